@@ -13,7 +13,7 @@
 //! writes.
 //!
 //! The *class* of an operation tells the drive's scheduler, where there is one ([`zoned::Share`]), whether the operation may wait. A purpose has a class;
-//! an operation that somebody waits for has the class of the waiter, if that is higher.
+//! an operation that somebody waits for has the class of the waiter, if that is higher. Compactions that the program's own writes wait for go as reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Device {
         let queue = Arc::new(OperationQueue {
             device,
             submitted: Default::default(),
-            awaits_compaction: AtomicBool::new(false),
+            writers_await_compactions: AtomicBool::new(false),
         });
         let views = Purpose::ALL.map(|purpose| -> Arc<dyn ZonedDevice> {
             Arc::new(PurposeView { queue: Arc::clone(&queue), purpose })
@@ -98,9 +98,9 @@ impl Device {
         self.queue.device.geometry()
     }
 
-    /// Whether the program's own writes wait for its compactions: then these go as reads, which are never held.
-    pub(crate) fn set_awaits_compaction(&self, awaits: bool) {
-        self.queue.awaits_compaction.store(awaits, Ordering::Relaxed);
+    /// Says whether the program's own writes wait for its compactions. While they do, all compactions of the mount go as reads, which are never held.
+    pub(crate) fn set_writers_await_compactions(&self, awaits: bool) {
+        self.queue.writers_await_compactions.store(awaits, Ordering::Relaxed);
     }
 
     /// Number of operations of `purpose` submitted since the mount.
@@ -132,7 +132,7 @@ struct OperationQueue {
     /// By purpose.
     submitted: [OperationCount; Purpose::ALL.len()],
     /// The program's own writes wait for its compactions.
-    awaits_compaction: AtomicBool,
+    writers_await_compactions: AtomicBool,
 }
 
 /// The counters of a purpose in a cache line of their own: threads that read and threads that append do not slow
@@ -152,8 +152,14 @@ impl OperationQueue {
                 count.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
         }
-        let is_awaited = class == IoClass::Compaction && self.awaits_compaction.load(Ordering::Relaxed);
-        self.device.submit_as(if is_awaited { IoClass::Read } else { class }, op)
+        self.device.submit_as(self.class_now(class), op)
+    }
+
+    /// The class in which the drive gets operations of `class` now: compactions that writers wait for go as reads.
+    fn class_now(&self, class: IoClass) -> IoClass {
+        let is_awaited =
+            class == IoClass::Compaction && self.writers_await_compactions.load(Ordering::Relaxed);
+        if is_awaited { IoClass::Read } else { class }
     }
 }
 
@@ -178,7 +184,7 @@ impl ZonedDevice for PurposeView {
     }
 
     fn raise(&self, class: IoClass, blocks: Range<Lba>) {
-        self.queue.device.raise(class, blocks);
+        self.queue.device.raise(self.queue.class_now(class), blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

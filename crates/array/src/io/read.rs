@@ -56,15 +56,12 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Gives operations of drives' schedulers on `blocks` of a zone, from `offset` on, the class of a caller who waits for them. Parts on lacking drives are read from the others.
+    /// Gives operations of drives' schedulers on `blocks` of a zone, from `offset` on, the class of a caller who waits for them, with all that lies in the same rows: a write waits for its parity, and a read of a part on a lacking drive for those on the others.
     pub(crate) fn raise(&self, class: IoClass, id: ZoneId, offset: Blocks, blocks: u64) {
         for piece in self.ctx.layout.pieces(offset, blocks) {
             let row = self.ctx.layout.row(piece.stripe) + piece.row;
             let rows = row..row + piece.len;
-            match self.members.part(id, piece.role).filter(|part| part.member().is_good()) {
-                Some(part) => part.raise(class, rows),
-                None => self.members.parts(id).for_each(|part| part.raise(class, rows.clone())),
-            }
+            self.members.parts(id).for_each(|part| part.raise(class, rows.clone()));
         }
     }
 

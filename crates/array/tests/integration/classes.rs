@@ -94,6 +94,30 @@ fn a_log_s_write_takes_the_held_writes_below_it_on_other_drives_along() {
 }
 
 #[test]
+fn a_held_write_that_is_waited_for_takes_its_parity_along() {
+    let bench = Bench::new(2);
+    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
+    let share = |inner| Share::over(inner, goal) as Arc<dyn ZonedDevice>;
+    block_on(&*bench.driver, async {
+        let devices = bench.devices(&[]).into_iter().map(share).collect();
+        let device: Arc<dyn ZonedDevice> =
+            Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let write = |class, zone: u32, to: u64| {
+            let at = device.geometry().start(ZoneId(zone));
+            device.write_as(class, at, blocks(zone, 0, to), Durability::Cached)
+        };
+        write(IoClass::Log, 1, 16).await.expect("a stripe, so that each drive has a log");
+        let at = device.geometry().start(ZoneId(0));
+        let held = write(IoClass::Compaction, 0, 32);
+        let begun = bench.driver.now();
+        device.raise(IoClass::Read, at..at.plus(Blocks(32)));
+        held.await.expect("written");
+        let took = bench.driver.now().since(begun);
+        assert!(took < Duration::from_millis(10), "{took:?}");
+    });
+}
+
+#[test]
 fn what_a_write_waits_for_on_other_drives_takes_its_class_if_that_is_higher() {
     let bench = Bench::new(3);
     let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };

@@ -109,10 +109,10 @@ impl Writer {
     /// Sets the class of the file's writes for the drive's scheduler: [`IoClass::Flush`] or a lower one for a writer that nobody waits for, or [`IoClass::Read`]. Without
     /// a class, writes in the background are `Flush`, and those that the writer waits for are `Read`. A log's class is its own.
     ///
-    /// `Read` also says that the program's own writes wait for its background work, as RocksDB's do in a write stall: until a writer of the file system is given another class, compactions go as reads.
+    /// `Read` also says that the program's own writes wait for its background work, as RocksDB's do in a write stall (also in one for full memtables, for which no compaction is needed): until a writer of the mount is given another class, all compactions of the mount go as reads.
     pub fn set_class(&self, class: IoClass) {
         if let Inner::Data(writer) = &self.inner {
-            writer.handle.shared.device.set_awaits_compaction(class <= IoClass::Read);
+            writer.handle.shared.device.set_writers_await_compactions(class <= IoClass::Read);
             writer.handle.file.writes.status.lock().class = Some(class.max(IoClass::Read));
         }
     }

@@ -29,7 +29,7 @@ use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
 use crate::writeback::dirty::DirtyBytes;
 use crate::writeback::tasks;
-use crate::zones::open_zone::{DataSource, OpenZone};
+use crate::zones::open_zone::{DataKind, DataSource, OpenZone};
 use crate::zones::pins::Pins;
 use crate::zones::pool::ReadBufferPool;
 use crate::zones::slots::{OpenZoneShares, kept_for_reclaim};
@@ -261,7 +261,11 @@ fn continue_data_zone(
     let role = ZoneRole::Data { lifetime };
     if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
         state.allocator.table.set(info.zone, Phase::Data, role);
-        let open = OpenZone::new(info.zone, lifetime, DataSource::Writer, info.capacity.0, info.pointer.0);
+        // A lifetime's zones were those of flushes and of compactions. Which is which is not stored, and hardly matters.
+        let has_flushes = state.allocator.open.iter().any(|zone| zone.lifetime == lifetime);
+        let source = if has_flushes { DataSource::Compaction } else { DataSource::Flush };
+        let kind = DataKind { lifetime, source };
+        let open = OpenZone::new(info.zone, kind, info.capacity.0, info.pointer.0);
         state.allocator.open.push(open);
     } else if limited {
         state.allocator.table.set(info.zone, Phase::Data, role);

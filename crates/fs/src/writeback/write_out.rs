@@ -16,6 +16,7 @@ use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
 use crate::zones::allocator::{LONGEST_REST_DIVISOR, OwnZone, PlaceFor};
 use crate::zones::job_class::JobClass;
+use crate::zones::open_zone::{DataKind, DataSource};
 use crate::zones::place::PlaceAmount;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
@@ -143,8 +144,10 @@ impl Shared {
         } else {
             PlaceAmount::Whole
         };
+        // The source is the file's, whoever waits for its bytes now.
+        let kind = DataKind { lifetime, source: DataSource::of(file.writes.class_in_background()) };
         let who = if self.dirty.is_some() { PlaceFor::AcceptedBytes } else { PlaceFor::Writer };
-        let placed = self.place(job, lifetime, &piece.data, amount, own, who).await?;
+        let placed = self.place(job, kind, &piece.data, amount, own, who).await?;
         {
             let (written, padded) = &mut file.writes.status.lock().blocks;
             *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();

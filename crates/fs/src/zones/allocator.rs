@@ -11,11 +11,10 @@ use zoned::{IoClass, ZoneState};
 
 use crate::error::{Error, ErrorKind};
 use crate::files::stat::ZoneRole;
-use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::conventional::ConventionalSpace;
 use crate::zones::job_class::JobClass;
-use crate::zones::open_zone::{DataSource, OpenZone};
+use crate::zones::open_zone::{DataKind, OpenZone};
 use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{DATA_ZONES_TO_DIVIDE_BY_SOURCE, MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
@@ -102,17 +101,6 @@ pub(crate) enum PlaceFor {
     AcceptedBytes,
     /// A reclaim's, which may take the zones kept for reclaim.
     Reclaim,
-}
-
-impl PlaceFor {
-    /// The source of data that is written in `class`.
-    pub(super) fn source(self, class: IoClass) -> DataSource {
-        match self {
-            PlaceFor::Reclaim => DataSource::Reclaim,
-            _ if class > IoClass::Flush => DataSource::Compaction,
-            _ => DataSource::Writer,
-        }
-    }
 }
 
 /// Whether a write goes to a zone that is kept for its file, by the file's inode.
@@ -312,13 +300,7 @@ impl Allocator {
     }
 
     /// The zone that is kept for a file; `None` where the file shares zones with others. A new one leaves an open-zone slot to data that shares zones.
-    fn choose_own_zone(
-        &mut self,
-        source: DataSource,
-        lifetime: Lifetime,
-        own: OwnZone,
-        who: PlaceFor,
-    ) -> Option<Arc<OpenZone>> {
+    fn choose_own_zone(&mut self, kind: DataKind, own: OwnZone, who: PlaceFor) -> Option<Arc<OpenZone>> {
         let (OwnZone::Begin(ino) | OwnZone::Continue(ino)) = own else { return None };
         let kept = self.open.iter().find(|zone| zone.owner() == Some(ino) && zone.has_room());
         if kept.is_some() || own != OwnZone::Begin(ino) {
@@ -327,8 +309,8 @@ impl Allocator {
         if self.data_slots_taken() + 1 >= self.data_slots() || !self.slot_free() || !self.may_take_free(who) {
             return None;
         }
-        let zone = self.table.next_free_zone(Allocator::data_stream(lifetime, source))?;
-        let open = self.open_zone(zone, lifetime, source);
+        let zone = self.table.next_free_zone(Stream::of(kind))?;
+        let open = self.open_zone(zone, kind);
         open.set_owner(Some(ino));
         Some(open)
     }
@@ -359,15 +341,9 @@ impl Allocator {
         self.slots.map_or(MAX_OPEN_DATA_ZONES, |slots| slots.data)
     }
 
-    /// Chooses the zone for the next write of file data from `source` with `lifetime`.
-    pub(super) fn choose_zone(
-        &mut self,
-        source: DataSource,
-        lifetime: Lifetime,
-        own: OwnZone,
-        who: PlaceFor,
-    ) -> ZoneChoice {
-        if let Some(zone) = self.choose_own_zone(source, lifetime, own, who) {
+    /// Chooses the zone for the next write of file data of `kind`.
+    pub(super) fn choose_zone(&mut self, kind: DataKind, own: OwnZone, who: PlaceFor) -> ZoneChoice {
+        if let Some(zone) = self.choose_own_zone(kind, own, who) {
             return ZoneChoice::Zone(zone);
         }
         let privileged = who == PlaceFor::Reclaim;
@@ -379,11 +355,11 @@ impl Allocator {
         let data_slots = self.data_slots();
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.is_of_reclaim());
         let distance = |z: &&Arc<OpenZone>| {
-            let (a, b) = (z.lifetime.number(), lifetime.number());
+            let (a, b) = (z.lifetime.number(), kind.lifetime.number());
+            // A flush that shared a zone with a compaction would wait for the compaction's writes before it.
+            let differs = data_slots >= DATA_ZONES_TO_DIVIDE_BY_SOURCE && z.source != kind.source;
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
             // Another file's zone is for data that finds no other room.
-            // In a zone with both, a flush would wait for the compaction's writes before it.
-            let differs = data_slots >= DATA_ZONES_TO_DIVIDE_BY_SOURCE && z.source != source;
             (z.owner().is_some(), z.is_of_reclaim() != privileged, a.abs_diff(b), differs)
         };
         let best = self.open.iter().filter(usable).min_by_key(distance).cloned();
@@ -397,9 +373,9 @@ impl Allocator {
             && self.may_take_free(who)
             // The last empty zones serve all lifetimes and sources: only plentiful zones are divided by them.
             && (best.as_ref().is_none_or(|zone| zone.owner().is_some()) || self.table.free_zone_count() > self.kept + data_slots)
-            && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, source))
+            && let Some(zone) = self.table.next_free_zone(Stream::of(kind))
         {
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, source));
+            return ZoneChoice::Zone(self.open_zone(zone, kind));
         }
         if let Some(zone) = best {
             return ZoneChoice::Zone(zone);
@@ -409,7 +385,7 @@ impl Allocator {
             && let Some(zone) = self.ahead.pop_back()
         {
             // A zone opened ahead already holds an open-zone slot.
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, source));
+            return ZoneChoice::Zone(self.open_zone(zone, kind));
         }
         if !may_open && self.finishing.is_empty() {
             // A zone is queued for a finish, because no other task would free an open-zone slot for this
@@ -426,10 +402,6 @@ impl Allocator {
         ZoneChoice::Starved
     }
 
-    fn data_stream(lifetime: Lifetime, source: DataSource) -> Stream {
-        if source == DataSource::Reclaim { Stream::Reclaimed } else { Stream::Data(lifetime) }
-    }
-
     /// The error of a write for which no space is left.
     pub(crate) fn no_space(&self) -> Error {
         let (live, usable) = (self.table.live(), self.table.usable());
@@ -440,17 +412,13 @@ impl Allocator {
         ))
     }
 
-    pub(super) fn open_zone(
-        &mut self,
-        zone: ZoneId,
-        lifetime: Lifetime,
-        source: DataSource,
-    ) -> Arc<OpenZone> {
+    pub(super) fn open_zone(&mut self, zone: ZoneId, kind: DataKind) -> Arc<OpenZone> {
+        let lifetime = kind.lifetime;
         let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
-        self.table.note_last_zone(Allocator::data_stream(lifetime, source), zone);
+        self.table.note_last_zone(Stream::of(kind), zone);
         self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
         self.table.note_state(zone, ZoneState::ImplicitOpen, 0);
-        let open = OpenZone::new(zone, lifetime, source, capacity, 0);
+        let open = OpenZone::new(zone, kind, capacity, 0);
         self.open.push(Arc::clone(&open));
         open
     }

@@ -16,6 +16,7 @@ use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
 use crate::zones::allocator::{OwnZone, PlaceFor};
 use crate::zones::job_class::JobClass;
+use crate::zones::open_zone::{DataKind, DataSource};
 use crate::zones::place::PlaceAmount;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
@@ -338,8 +339,8 @@ impl Shared {
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let placed =
-            self.place(job, lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
+        let kind = DataKind { lifetime, source: DataSource::Reclaim };
+        let placed = self.place(job, kind, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {

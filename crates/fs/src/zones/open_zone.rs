@@ -5,18 +5,33 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::ZoneId;
+use zoned::IoClass;
 
 use crate::options::Lifetime;
 
-/// What writes the data that a zone is opened for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The kind of job that writes file data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum DataSource {
-    /// A client, or a flush.
-    Writer,
+    /// A flush of a memtable, or a client.
+    Flush,
     /// A compaction, or other bulk of a class below flushes.
     Compaction,
     /// A reclaim.
     Reclaim,
+}
+
+impl DataSource {
+    /// The source of a file whose writes have `class` while no caller waits for them.
+    pub(crate) fn of(class: IoClass) -> DataSource {
+        if class > IoClass::Flush { DataSource::Compaction } else { DataSource::Flush }
+    }
+}
+
+/// What file data is: its zone is chosen by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct DataKind {
+    pub lifetime: Lifetime,
+    pub source: DataSource,
 }
 
 /// An open data zone, to which file data is being written.
@@ -24,6 +39,7 @@ pub(crate) enum DataSource {
 pub(crate) struct OpenZone {
     pub zone: ZoneId,
     pub lifetime: Lifetime,
+    /// The source of the data that the zone was opened for.
     pub(super) source: DataSource,
     pub(super) capacity: u64,
     /// The inode of the file that the zone is kept for, 0 for a zone of all files. Changes under the lock of the file system's state.
@@ -44,17 +60,11 @@ pub(crate) struct OpenZone {
 
 impl OpenZone {
     /// An open data zone whose write pointer is at block `next`.
-    pub(crate) fn new(
-        zone: ZoneId,
-        lifetime: Lifetime,
-        source: DataSource,
-        capacity: u64,
-        next: u64,
-    ) -> Arc<OpenZone> {
+    pub(crate) fn new(zone: ZoneId, kind: DataKind, capacity: u64, next: u64) -> Arc<OpenZone> {
         Arc::new(OpenZone {
             zone,
-            lifetime,
-            source,
+            lifetime: kind.lifetime,
+            source: kind.source,
             capacity,
             owner: AtomicU64::new(0),
             next: Mutex::new(next),

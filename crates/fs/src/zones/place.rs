@@ -8,11 +8,10 @@ use zoned::{Buf, BufMut, Durability, Io, IoClass, ZoneState};
 
 use crate::device::Purpose;
 use crate::error::{Error, Result};
-use crate::options::Lifetime;
 use crate::shared::Shared;
 use crate::zones::allocator::{OwnZone, PlaceFor, ZoneChoice};
 use crate::zones::job_class::JobClass;
-use crate::zones::open_zone::OpenZone;
+use crate::zones::open_zone::{DataKind, OpenZone};
 use crate::zones::table::Phase;
 
 /// Blocks of file data on the device that no file refers to yet. Until this is dropped, their zones do not
@@ -73,12 +72,12 @@ fn with_zeros_behind(data: Buf, behind: u64, block: usize) -> Buf {
 }
 
 impl Shared {
-    /// Writes whole blocks of file data to zones of `lifetime`, in operations of the class of `job`, and waits until the device has acknowledged
+    /// Writes whole blocks of file data to zones for data of `kind`, in operations of the class of `job`, and waits until the device has acknowledged
     /// the writes. Waits for reclaim before it fails with `NoSpace`.
     pub(crate) async fn place(
         &self,
         job: &JobClass,
-        lifetime: Lifetime,
+        kind: DataKind,
         data: &Buf,
         amount: PlaceAmount,
         own: OwnZone,
@@ -99,7 +98,7 @@ impl Shared {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.choose_data_zone(job.get(), lifetime, own, who) {
+            let open = match self.choose_data_zone(job.get(), kind, own, who) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
                     self.hurry_cleaner();
@@ -176,21 +175,20 @@ impl Shared {
         failed
     }
 
-    /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
+    /// A zone for a write of file data in `class`; `None` if one may be found after the next change of `space`.
     fn choose_data_zone(
         &self,
         class: IoClass,
-        lifetime: Lifetime,
+        kind: DataKind,
         own: OwnZone,
         who: PlaceFor,
     ) -> Result<Option<Arc<OpenZone>>> {
         let privileged = who == PlaceFor::Reclaim;
-        let source = who.source(class);
         self.check_open()?;
         // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.allocator.choose_zone(source, lifetime, own, who) {
+        match state.allocator.choose_zone(kind, own, who) {
             ZoneChoice::Zone(zone) => return Ok(Some(zone)),
             ZoneChoice::Wait if !privileged => {}
             ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.want(class),
@@ -198,7 +196,7 @@ impl Shared {
             // finishes zones.
             ZoneChoice::Wait if state.allocator.finishing.is_empty() => {}
             ZoneChoice::Starved if who == PlaceFor::AcceptedBytes => {
-                let zone = state.allocator.any_zone_for_accepted_bytes(lifetime);
+                let zone = state.allocator.any_zone_for_accepted_bytes(kind);
                 return zone.map(Some).ok_or_else(|| state.allocator.no_space());
             }
             ZoneChoice::Wait | ZoneChoice::Starved => {
@@ -206,7 +204,7 @@ impl Shared {
                 let allowed = privileged || state.allocator.data_leaves_reserve();
                 let zone = if allowed { state.allocator.ahead.pop_back() } else { None };
                 let zone = zone.ok_or_else(|| state.allocator.no_space())?;
-                return Ok(Some(state.allocator.open_zone(zone, lifetime, source)));
+                return Ok(Some(state.allocator.open_zone(zone, kind)));
             }
         }
         Ok(None)

@@ -10,11 +10,10 @@ use units::ZoneId;
 use crate::error::Result;
 use crate::files::file::{Content, File};
 use crate::metadata::state::State;
-use crate::options::Lifetime;
 use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
 use crate::zones::allocator::Allocator;
-use crate::zones::open_zone::{DataSource, OpenZone};
+use crate::zones::open_zone::{DataKind, OpenZone};
 use crate::zones::table::Stream;
 
 /// Blocks are reserved up to the next multiple of this file offset where the drive has room.
@@ -57,20 +56,20 @@ impl Allocator {
     }
 
     /// Any zone that takes accepted bytes when no reclaim can make room: one that is kept for another purpose.
-    pub(super) fn any_zone_for_accepted_bytes(&mut self, lifetime: Lifetime) -> Option<Arc<OpenZone>> {
+    pub(super) fn any_zone_for_accepted_bytes(&mut self, kind: DataKind) -> Option<Arc<OpenZone>> {
         let is_kept = self.table.free_zone_count() <= self.kept;
-        if let Some(zone) = self.ahead.pop_back().or_else(|| self.any_empty_zone().filter(|_| !is_kept)) {
-            return Some(self.open_zone(zone, lifetime, DataSource::Writer));
+        if let Some(zone) = self.ahead.pop_back().or_else(|| self.any_empty_zone(kind).filter(|_| !is_kept)) {
+            return Some(self.open_zone(zone, kind));
         }
         if let Some(open) = self.open.iter().find(|zone| zone.has_room()) {
             return Some(Arc::clone(open));
         }
-        let zone = self.any_empty_zone()?;
-        Some(self.open_zone(zone, lifetime, DataSource::Writer))
+        let zone = self.any_empty_zone(kind)?;
+        Some(self.open_zone(zone, kind))
     }
 
-    fn any_empty_zone(&self) -> Option<ZoneId> {
-        self.table.next_free_zone(Stream::Data(Lifetime::NotSet)).filter(|_| self.slot_free())
+    fn any_empty_zone(&self, kind: DataKind) -> Option<ZoneId> {
+        self.table.next_free_zone(Stream::of(kind)).filter(|_| self.slot_free())
     }
 }
 

@@ -4,9 +4,9 @@ use zoned::Geometry;
 
 /// Number of zones that a mount keeps open at most if the device has no limit.
 const OPEN_ZONES_WITHOUT_LIMIT: usize = 32;
-/// Data zones open at once at most: one per lifetime, and one for reclaim. A program uses few lifetimes, so that those of which both flushes and compactions write may have two.
+/// Data zones open at once at most: one per lifetime, and one for reclaim. A program uses few lifetimes: those that both flushes and compactions write may have two zones.
 pub(crate) const MAX_OPEN_DATA_ZONES: usize = 7;
-/// With fewer data zones open at once, flushes and compactions share those of a lifetime: lifetimes come first.
+/// With fewer data zones open at once, flushes and compactions share the zones of a lifetime, so that each lifetime may have one.
 pub(crate) const DATA_ZONES_TO_DIVIDE_BY_SOURCE: usize = 4;
 /// The fewest open zones that the file system works with: one for metadata, two for logs (a database opens the next log
 /// before it closes the last one), one for data.

@@ -7,6 +7,7 @@ use zoned::{Geometry, ZoneInfo, ZoneKind, ZoneState};
 
 use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
+use crate::zones::open_zone::{DataKind, DataSource};
 
 /// Reclaim begins when this many empty zones are left besides those kept for reclaim.
 pub(crate) const LOW_FREE_ZONES: usize = 2;
@@ -78,9 +79,15 @@ impl Zone {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stream {
     Log,
-    Data(Lifetime),
-    /// Data that survived until a reclaim.
-    Reclaimed,
+    Data(DataKind),
+}
+
+impl Stream {
+    /// The stream of file data. Data that survived until a reclaim is long-lived, whatever was expected of it: it is one stream.
+    pub(crate) fn of(kind: DataKind) -> Stream {
+        let is_reclaimed = kind.source == DataSource::Reclaim;
+        Stream::Data(if is_reclaimed { DataKind { lifetime: Lifetime::NotSet, ..kind } } else { kind })
+    }
 }
 
 /// All zones.
@@ -355,10 +362,12 @@ mod tests {
             table.note_last_zone(stream, zone);
             Some(zone.0)
         };
-        let (log, data) = (Stream::Log, Stream::Data(Lifetime::Medium));
+        let of = |lifetime, source| Stream::of(DataKind { lifetime, source });
+        let (log, data) = (Stream::Log, of(Lifetime::Medium, DataSource::Flush));
         let taken = [log, data, log, data].map(|stream| take(&mut table, stream));
         assert_eq!(taken, [2, 4, 3, 5].map(Some), "each stream's second zone is behind its first one");
-        let taken = [Stream::Reclaimed, Stream::Data(Lifetime::Long)].map(|stream| take(&mut table, stream));
+        let others = [of(Lifetime::Short, DataSource::Reclaim), of(Lifetime::Medium, DataSource::Compaction)];
+        let taken = others.map(|stream| take(&mut table, stream));
         assert_eq!(taken, [7, 9].map(Some), "not behind the last zones of others, and not before them");
         assert_eq!(
             (take(&mut table, data), take(&mut table, data)),

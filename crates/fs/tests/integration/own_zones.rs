@@ -52,6 +52,25 @@ async fn write_table_beside_another_file(drive: &Drive, fs: &Fs) {
     pause(drive).await;
 }
 
+/// Appends blocks to a flush's file and to a compaction's in turn.
+async fn write_flush_beside_compaction(fs: &Fs, number: u32, blocks: u8) {
+    let mut tables = Vec::new();
+    for (name, class) in [("flush", IoClass::Flush), ("compaction", IoClass::Compaction)] {
+        let table = fs.create(&format!("/{name}{number}"), &data()).await.unwrap();
+        table.set_class(class);
+        tables.push(table);
+    }
+    for block in 0..blocks {
+        for table in &tables {
+            table.append(&bytes(BLOCK, block)).await.unwrap();
+            table.sync().await.unwrap();
+        }
+    }
+    for table in tables {
+        table.close().await.unwrap();
+    }
+}
+
 #[test]
 fn flushes_and_compactions_share_zones_only_where_zones_are_few() {
     // The second drive keeps its empty zones for reclaim and for whatever lifetime comes; the third has three open zones for data, of one lifetime each.
@@ -61,22 +80,15 @@ fn flushes_and_compactions_share_zones_only_where_zones_are_few() {
         drive.format();
         let fs = drive.run(Fs::mount(drive.dev(), &MountOptions::default())).unwrap();
         drive.run(async {
-            let mut tables = Vec::new();
-            for (name, class) in [("/flush", IoClass::Flush), ("/compaction", IoClass::Compaction)] {
-                let table = fs.create(name, &data()).await.unwrap();
-                table.set_class(class);
-                tables.push(table);
-            }
-            for block in 0..8 {
-                for table in &tables {
-                    table.append(&bytes(BLOCK, block)).await.unwrap();
-                    table.sync().await.unwrap();
-                }
-            }
-            for table in tables {
-                table.close().await.unwrap();
-            }
+            write_flush_beside_compaction(&fs, 1, 8).await;
             assert_eq!(live(&fs), expected, "{zones} zones, {open} open");
+            fs.unmount().await.unwrap();
+            // The zones are divided after a mount too.
+            let fs = Fs::mount(drive.dev(), &MountOptions::default()).await.unwrap();
+            write_flush_beside_compaction(&fs, 2, 2).await;
+            if expected != together {
+                assert_eq!(live(&fs), [10, 10], "{zones} zones, {open} open");
+            }
             fs.unmount().await.unwrap();
         });
     }

@@ -17,6 +17,8 @@ const MEASURED_FOR: Duration = Duration::from_millis(3);
 const PAUSE: f64 = 4.0;
 /// Flushes make up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
+/// What went at a faster rate than the flushes' counts for so many bytes at most: a log that becomes faster has a flush that keeps up with it soon.
+const MOST_AHEAD: f64 = (32 << 20) as f64;
 
 /// The rate of a log's bytes, and when flushes may go by it.
 #[derive(Debug, Default)]
@@ -31,7 +33,9 @@ pub(super) struct FlushRate {
     last_log: Option<Instant>,
     /// The usual time from one write of the log to the next, in seconds.
     interval: f64,
-    next: Instant,
+    /// Bytes by which flushes were ahead of their rate at `counted_at`; below zero where they were late.
+    ahead: f64,
+    counted_at: Instant,
 }
 
 impl FlushRate {
@@ -59,18 +63,21 @@ impl FlushRate {
         self.goes(now, bytes);
     }
 
-    /// An operation of `bytes` goes at the flushes' rate: a flush, or an operation in front of a flush in its zone.
+    /// An operation of `bytes` goes that counts in the flushes' rate: a flush, or an operation of another class that a flush waits for.
     pub(super) fn goes(&mut self, now: Instant, bytes: u64) {
         if self.rate > 0.0 {
-            let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
-            let time = Duration::from_secs_f64(bytes as f64 / (self.rate * FLUSH_BY_LOG));
-            self.next = self.next.max(earliest).after(time);
+            let rate = self.rate * FLUSH_BY_LOG;
+            let made_up = rate * now.since(self.counted_at).as_secs_f64();
+            let late_at_most = -rate * BURST.as_secs_f64();
+            self.ahead = ((self.ahead - made_up).max(late_at_most) + bytes as f64).min(MOST_AHEAD);
+            self.counted_at = now;
         }
     }
 
     /// The time at which the next flush may go by the log's rate: at once if it is not after `now`. `None` while that rate is not known, and where flushes have written as much as the log.
     pub(super) fn may_go_at(&self) -> Option<Instant> {
-        (self.rate > 0.0 && self.owed > 0).then_some(self.next)
+        let wait = || Duration::from_secs_f64(self.ahead.max(0.0) / (self.rate * FLUSH_BY_LOG));
+        (self.rate > 0.0 && self.owed > 0).then(|| self.counted_at.after(wait()))
     }
 }
 
@@ -121,6 +128,22 @@ mod tests {
         assert!(rate.may_go_at().is_some());
         rate.flush_goes(now, 8 << 20);
         assert_eq!(rate.may_go_at(), None);
+    }
+
+    #[test]
+    fn what_went_beside_a_slow_log_holds_no_flush_beside_a_fast_one() {
+        let (mut rate, mut now) = (FlushRate::default(), Instant::ORIGIN);
+        for _ in 0..100 {
+            rate.log_writes(now, 4096);
+            now = now.after(Duration::from_millis(100));
+        }
+        // At the controller's rate, beside a log of 41 KB/s.
+        (0..100_000).for_each(|_| rate.flush_goes(now, 256 << 10));
+        for _ in 0..10_000 {
+            rate.log_writes(now, 4096);
+            now = now.after(Duration::from_micros(10));
+        }
+        assert!(rate.may_go_at().is_some_and(|at| at <= now), "{:?} at {now:?}", rate.may_go_at());
     }
 
     #[test]

@@ -507,11 +507,7 @@ impl Scheduler {
                     if flush_at <= now
                         && let Some((bytes, held)) = state.held.pop_of(IoClass::Flush, now)
                     {
-                        state.bulk_goes(now, held.class, bytes);
-                        if held.class != IoClass::Flush {
-                            // A compaction's operation in front of a flush of its zone goes at the flushes' rate.
-                            state.flush_rate.goes(now, bytes);
-                        }
+                        state.bulk_of_zone_goes(now, IoClass::Flush, held.class, bytes);
                         gone.push(release(state, now, held));
                         continue;
                     }
@@ -527,8 +523,8 @@ impl Scheduler {
                     let earlier = [over, ending].into_iter().flatten().filter(|at| *at > now).min();
                     break Some(earlier.map_or(at, |earlier| earlier.min(at)));
                 }
-                let Some((bytes, held)) = state.held.pop(now) else { continue };
-                state.bulk_goes(now, held.class, bytes);
+                let Some((zone_class, bytes, held)) = state.held.pop(now) else { continue };
+                state.bulk_of_zone_goes(now, zone_class, held.class, bytes);
                 gone.push(release(state, now, held));
             }
         };
@@ -575,6 +571,14 @@ impl State {
         self.controller.bulk_goes(now, bytes);
         if class == IoClass::Flush {
             self.flush_rate.flush_goes(now, bytes);
+        }
+    }
+
+    /// A held operation of `class` goes, of a zone with `zone_class`. An operation of a lower class that a flush, or a caller of that class, waits for counts in the flushes' rate.
+    fn bulk_of_zone_goes(&mut self, now: Instant, zone_class: IoClass, class: IoClass, bytes: u64) {
+        self.bulk_goes(now, class, bytes);
+        if zone_class == IoClass::Flush && class != IoClass::Flush {
+            self.flush_rate.goes(now, bytes);
         }
     }
 

@@ -19,14 +19,12 @@ const LATE_AT_MOST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct HeldQueue<T> {
     zones: BTreeMap<ZoneId, Waiting<T>>,
-    /// Zones by class, in the order in which they came to have it.
+    /// The zones of each class, in the order in which their operations go.
     classes: BTreeMap<IoClass, Class>,
     /// The least rate of each class with held operations, in bytes per second.
     least_rate: f64,
     /// The weighted bytes of the class that was served last.
     served: f64,
-    /// The zone whose operation was served last, with the bytes served of it in a row.
-    run: Option<(ZoneId, u64)>,
     held: usize,
 }
 
@@ -46,7 +44,7 @@ struct Operation<T> {
 impl<T> Waiting<T> {
     /// The highest class of the operations.
     fn highest_class(&self) -> Option<IoClass> {
-        // Most zones hold one class, so that the first operation has the zone's class.
+        // The zone's present class is looked for first: mostly its first operation has that class.
         let has_class = |class| self.operations.iter().any(|operation| operation.class == class);
         if has_class(self.class) {
             return Some(self.class);
@@ -62,6 +60,8 @@ struct Class {
     served: f64,
     /// The time from which on the class has had less than its least rate.
     due: Instant,
+    /// The zone whose operation was served last, with the bytes served of it in a row.
+    run: Option<(ZoneId, u64)>,
 }
 
 /// The share of a class, beside those of others.
@@ -84,7 +84,6 @@ impl<T> HeldQueue<T> {
             classes: BTreeMap::new(),
             least_rate: least_rate / (2 * bulk) as f64,
             served: 0.0,
-            run: None,
             held: 0,
         }
     }
@@ -140,14 +139,14 @@ impl<T> HeldQueue<T> {
         late.map(|(class, _)| (*class, false)).or_else(|| by_weight().map(|(class, _)| (*class, true)))
     }
 
-    /// Takes the next operation, with its bytes.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(u64, T)> {
+    /// Takes the next operation, with its bytes and the class of its zone.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(IoClass, u64, T)> {
         let (class, by_weight) = self.next_class(now)?;
-        let popped = self.pop_of(class, now)?;
+        let (bytes, operation) = self.pop_of(class, now)?;
         if by_weight {
             self.served = self.classes.get(&class).map_or(self.served, |entry| entry.served);
         }
-        Some(popped)
+        Some((class, bytes, operation))
     }
 
     /// Takes the next operation of a zone of `class`, with its bytes: one of a lower class, if one of `class` is behind it.
@@ -162,8 +161,8 @@ impl<T> HeldQueue<T> {
         let time = Duration::from_secs_f64(bytes as f64 / self.least_rate);
         entry.due = entry.due.clamp(earliest, now).after(time);
         self.held -= 1;
-        let run = self.run.filter(|(last, _)| *last == zone).map_or(0, |(_, run)| run) + bytes;
-        self.run = Some((zone, run));
+        let run = entry.run.filter(|(last, _)| *last == zone).map_or(0, |(_, run)| run) + bytes;
+        entry.run = Some((zone, run));
         match waiting.highest_class() {
             None => {
                 self.zones.remove(&zone);
@@ -175,7 +174,7 @@ impl<T> HeldQueue<T> {
             Some(_) if run < RUN_BYTES => entry.zones.push_front(zone),
             Some(_) => {
                 entry.zones.push_back(zone);
-                self.run = None;
+                entry.run = None;
             }
         }
         Some((bytes, operation))
@@ -257,13 +256,30 @@ mod tests {
         // 10 MiB a second for 100 s, all classes always with an operation.
         for _ in 0..4000 {
             now = now.after(Duration::from_millis(25));
-            let (_, class) = queue.pop(now).expect("held");
+            let (_, _, class) = queue.pop(now).expect("held");
             bytes[class as usize] += MIB / 4;
             push(&mut queue, now, class);
         }
         let mib = classes.map(|class| bytes[class as usize] / MIB);
         assert!(mib.iter().all(|mib| *mib >= 95), "{mib:?}");
         assert!(mib[0] > 2 * mib[2] && mib[1] > mib[2], "by weight beyond that: {mib:?}");
+    }
+
+    #[test]
+    fn zones_of_a_class_take_turns_while_another_class_is_served_between() {
+        const MIB: u64 = 1 << 20;
+        let (now, flushed) = (Instant::ORIGIN, ZoneId(1));
+        let mut queue = HeldQueue::new(1e9);
+        for zone in [ZoneId(2), ZoneId(3)] {
+            (0..8).for_each(|_| queue.push(now, IoClass::Compaction, zone, MIB, zone));
+        }
+        let mut served = Vec::new();
+        for _ in 0..8 {
+            queue.push(now, IoClass::Flush, flushed, MIB, flushed);
+            assert_eq!(queue.pop_of(IoClass::Flush, now), Some((MIB, flushed)));
+            served.extend(queue.pop_of(IoClass::Compaction, now).map(|(_, zone)| zone.0));
+        }
+        assert_eq!(served, [2, 2, 3, 3, 2, 2, 3, 3]);
     }
 
     #[test]
@@ -291,7 +307,7 @@ mod tests {
         queue.push(now, IoClass::Compaction, other, 4096, "last");
         assert_eq!(queue.take(now, other, 2).len(), 2);
         assert_eq!(flushes(&mut queue), [""; 0]);
-        assert_eq!(queue.pop(now), Some((4096, "last")));
+        assert_eq!(queue.pop(now), Some((IoClass::Compaction, 4096, "last")));
         assert!(queue.pop(now).is_none() && queue.is_empty());
     }
 }
