@@ -56,7 +56,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Gives operations of drives' schedulers on `blocks` of a zone, from `offset` on, the class of a caller who waits for them, with all that lies in the same rows: a write waits for its parity, and a read of a part on a lacking drive for those on the others.
+    /// Gives operations of drives' schedulers on `blocks` of a zone, from `offset` on, the class of a caller who waits for them. Operations on the same rows of the zone's other parts get the class too: a write waits for its parity, and a read from a lacking drive waits for the other drives.
     pub(crate) fn raise(&self, class: IoClass, id: ZoneId, offset: Blocks, blocks: u64) {
         for piece in self.ctx.layout.pieces(offset, blocks) {
             let row = self.ctx.layout.row(piece.stripe) + piece.row;

@@ -52,20 +52,30 @@ impl ZonedDevice for NotingDrive {
     }
 }
 
+/// Bulk beside a log goes at a kilobyte a second; without a log for 50 ms, all that is held goes.
+fn slow_bulk() -> Goal {
+    Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() }
+}
+
+/// Opens an array whose drives have schedulers with [`slow_bulk`].
+async fn open_behind_schedulers(bench: &Bench) -> Arc<dyn ZonedDevice> {
+    let share = |inner| Share::over(inner, slow_bulk()) as Arc<dyn ZonedDevice>;
+    let devices = bench.devices(&[]).into_iter().map(share).collect();
+    Array::open(devices, OpenOptions::default()).await.expect("opened")
+}
+
+/// Writes the blocks of a zone from `from` to `to`.
+fn write(device: &Arc<dyn ZonedDevice>, class: IoClass, zone: u32, from: u64, to: u64) -> Io<()> {
+    let at = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
+    device.write_as(class, at, blocks(zone, from, to), Durability::Cached)
+}
+
 #[test]
 fn a_log_s_write_takes_the_held_writes_below_it_on_other_drives_along() {
     let bench = Bench::new(2);
-    // Bulk beside a log goes at a kilobyte a second; without a log for 50 ms, all that is held goes.
-    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
-    let share = |inner| Share::over(inner, goal) as Arc<dyn ZonedDevice>;
     block_on(&*bench.driver, async {
-        let devices = bench.devices(&[]).into_iter().map(share).collect();
-        let device: Arc<dyn ZonedDevice> =
-            Array::open(devices, OpenOptions::default()).await.expect("opened");
-        let write = |class, zone: u32, from: u64, to: u64| {
-            let at = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
-            device.write_as(class, at, blocks(zone, from, to), Durability::Cached)
-        };
+        let device = open_behind_schedulers(&bench).await;
+        let write = |class, zone, from, to| write(&device, class, zone, from, to);
         write(IoClass::Log, 1, 0, 16).await.expect("a stripe, so that each drive has a log");
         let others = write(IoClass::Compaction, 2, 0, 64);
         let below = write(IoClass::Compaction, 0, 0, 4);
@@ -96,19 +106,11 @@ fn a_log_s_write_takes_the_held_writes_below_it_on_other_drives_along() {
 #[test]
 fn a_held_write_that_is_waited_for_takes_its_parity_along() {
     let bench = Bench::new(2);
-    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
-    let share = |inner| Share::over(inner, goal) as Arc<dyn ZonedDevice>;
     block_on(&*bench.driver, async {
-        let devices = bench.devices(&[]).into_iter().map(share).collect();
-        let device: Arc<dyn ZonedDevice> =
-            Array::open(devices, OpenOptions::default()).await.expect("opened");
-        let write = |class, zone: u32, to: u64| {
-            let at = device.geometry().start(ZoneId(zone));
-            device.write_as(class, at, blocks(zone, 0, to), Durability::Cached)
-        };
-        write(IoClass::Log, 1, 16).await.expect("a stripe, so that each drive has a log");
+        let device = open_behind_schedulers(&bench).await;
+        write(&device, IoClass::Log, 1, 0, 16).await.expect("a stripe, so that each drive has a log");
         let at = device.geometry().start(ZoneId(0));
-        let held = write(IoClass::Compaction, 0, 32);
+        let held = write(&device, IoClass::Compaction, 0, 0, 32);
         let begun = bench.driver.now();
         device.raise(IoClass::Read, at..at.plus(Blocks(32)));
         held.await.expect("written");
@@ -120,10 +122,9 @@ fn a_held_write_that_is_waited_for_takes_its_parity_along() {
 #[test]
 fn what_a_write_waits_for_on_other_drives_takes_its_class_if_that_is_higher() {
     let bench = Bench::new(3);
-    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
     let raised: Arc<Mutex<Vec<IoClass>>> = Arc::default();
     let noting = |drive| {
-        let inner = Share::over(drive, goal) as Arc<dyn ZonedDevice>;
+        let inner = Share::over(drive, slow_bulk()) as Arc<dyn ZonedDevice>;
         let raised = Arc::clone(&raised);
         Arc::new(NotingDrive { inner, seen: Arc::default(), raised }) as Arc<dyn ZonedDevice>
     };
@@ -132,10 +133,7 @@ fn what_a_write_waits_for_on_other_drives_takes_its_class_if_that_is_higher() {
         let drives = devices.len();
         let device: Arc<dyn ZonedDevice> =
             Array::open(devices, OpenOptions::default()).await.expect("opened");
-        let write = |class, zone: u32, from: u64, to: u64| {
-            let at = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
-            device.write_as(class, at, blocks(zone, from, to), Durability::Cached)
-        };
+        let write = |class, zone, from, to| write(&device, class, zone, from, to);
         write(IoClass::Log, 1, 0, 16).await.expect("a stripe, so that each drive has a log");
         let mut held = vec![write(IoClass::Compaction, 0, 0, 4)];
         assert_eq!(*raised.lock(), []);

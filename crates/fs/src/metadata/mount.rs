@@ -261,7 +261,7 @@ fn continue_data_zone(
     let role = ZoneRole::Data { lifetime };
     if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
         state.allocator.table.set(info.zone, Phase::Data, role);
-        // A lifetime's zones were those of flushes and of compactions. Which is which is not stored, and hardly matters.
+        // The metadata do not record whether flushes or compactions wrote a zone. Of the zones of one lifetime, flushes go on with the first and compactions with the others.
         let has_flushes = state.allocator.open.iter().any(|zone| zone.lifetime == lifetime);
         let source = if has_flushes { DataSource::Compaction } else { DataSource::Flush };
         let kind = DataKind { lifetime, source };

@@ -144,7 +144,7 @@ impl Shared {
         } else {
             PlaceAmount::Whole
         };
-        // The source is the file's, whoever waits for its bytes now.
+        // A caller who waits for the file's bytes raises the class of the job, and not the file's source: the table that a compaction writes stays in one kind of zone.
         let kind = DataKind { lifetime, source: DataSource::of(file.writes.class_in_background()) };
         let who = if self.dirty.is_some() { PlaceFor::AcceptedBytes } else { PlaceFor::Writer };
         let placed = self.place(job, kind, &piece.data, amount, own, who).await?;

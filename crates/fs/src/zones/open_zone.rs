@@ -27,7 +27,7 @@ impl DataSource {
     }
 }
 
-/// What file data is: its zone is chosen by it.
+/// The expected lifetime of file data, and the kind of job that writes the data. The allocator chooses a zone by both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DataKind {
     pub lifetime: Lifetime,

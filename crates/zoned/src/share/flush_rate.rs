@@ -17,7 +17,7 @@ const MEASURED_FOR: Duration = Duration::from_millis(3);
 const PAUSE: f64 = 4.0;
 /// Flushes make up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
-/// What went at a faster rate than the flushes' counts for so many bytes at most: a log that becomes faster has a flush that keeps up with it soon.
+/// The most bytes by which flushes count as ahead of their rate. Flushes beside a slow log may go much faster than their rate; without this bound, flushes beside a log that becomes fast would have no rate of their own for minutes.
 const MOST_AHEAD: f64 = (32 << 20) as f64;
 
 /// The rate of a log's bytes, and when flushes may go by it.

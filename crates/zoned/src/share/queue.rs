@@ -44,7 +44,7 @@ struct Operation<T> {
 impl<T> Waiting<T> {
     /// The highest class of the operations.
     fn highest_class(&self) -> Option<IoClass> {
-        // The zone's present class is looked for first: mostly its first operation has that class.
+        // Mostly the zone's first operation has the zone's present class, so that the search for that class ends at once.
         let has_class = |class| self.operations.iter().any(|operation| operation.class == class);
         if has_class(self.class) {
             return Some(self.class);
