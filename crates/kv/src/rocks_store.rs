@@ -209,7 +209,7 @@ impl RocksStore {
             return self.database.db().write(batch, options.synced).map_err(|e| Error::rocks(DOING, &e));
         };
         let batch = batch.data();
-        tables.ready().await;
+        tables.ready(batch.len()).await;
         let written = parallel_wal.write_ordered(batch, options, |mark| tables.apply_soon(batch, mark)).await;
         written.map_err(|e| Error::write(DOING, e))
     }
@@ -327,6 +327,9 @@ impl Store for RocksStore {
             if let Some(value) = self.database.db().property(property) {
                 lines.push((name.to_owned(), value));
             }
+        }
+        if let Some(parallel) = self.database.parallel() {
+            lines.push(("slowed_writes".to_owned(), parallel.tables.slowed().to_string()));
         }
         let stat = self.fs.statfs();
         let mut put = |name: &str, value: u64| lines.push((name.to_owned(), value.to_string()));

@@ -70,6 +70,13 @@ impl Default for DbOptions {
 }
 
 impl DbOptions {
+    /// Bytes of memtables up to which RocksDB takes writes at full speed. With more than three memtables it slows writers
+    /// down when all but one are full, else it stops them when all are.
+    pub fn unslowed_memtables(&self) -> u64 {
+        let memtables = if self.write_buffers > 3 { self.write_buffers - 1 } else { self.write_buffers };
+        self.write_buffer as u64 * u64::from(memtables.unsigned_abs())
+    }
+
     /// Checks the options against RocksDB's and this crate's limits; the error names the field.
     pub fn validate(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::new(ErrorKind::Invalid, format!("database options: {what}")));

@@ -14,6 +14,7 @@ use super::open::OpenParallelWal;
 use super::options::{HeldRecords, ParallelWalOptions, WriteOptions};
 use super::plan::FamilyInfo;
 use super::tables::Tables;
+use super::write_pace::Memtables;
 use crate::error::{Error, Result};
 
 /// Settings with which a [`Database`] is opened.
@@ -60,7 +61,9 @@ impl Database {
         };
         let family = (Family::DEFAULT, FamilyInfo { merges: settings.adds, one_stripe: false });
         let limits = options.parallel_wal.unwrap_or_else(|| log_limits(fs));
-        let opened = OpenParallelWal::open(fs, dir, &db, [family], &log_options, limits);
+        let memtable = settings.write_buffer as u64;
+        let memtables = Some(Memtables { memtable, limit: settings.unslowed_memtables() });
+        let opened = OpenParallelWal::open(fs, dir, &db, [family], &log_options, limits, memtables);
         let parallel = opened.map_err(|e| Error::log("opening the database's parallel log", e))?;
         Ok(Database { db, wal, parallel: Some(parallel) })
     }
@@ -97,6 +100,7 @@ impl Database {
         };
         let options = WriteOptions { synced, ..WriteOptions::UNSYNCED };
         let batch = batch.data();
+        tables.wait_for_room(batch.len());
         parallel_wal
             .write(batch, options, |mark| tables.apply(batch, mark))
             .map_err(|e| Error::write(DOING, e))

@@ -46,7 +46,7 @@ impl Engines for Interposed {
     ) -> Result<Box<dyn Engine>, EngineError> {
         let options = log_options(std::env::var(WAL_VARIABLE).ok().as_deref())?;
         let families = families.iter().map(family_info);
-        let opened = OpenParallelWal::open(fs, dir, &db, families, &options, log_limits(fs));
+        let opened = OpenParallelWal::open(fs, dir, &db, families, &options, log_limits(fs), None);
         Ok(Box::new(opened.map_err(from_log)?))
     }
 }

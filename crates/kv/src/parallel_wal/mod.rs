@@ -38,6 +38,7 @@ mod protocol;
 mod rocks_tables;
 mod stripes;
 mod tables;
+mod write_pace;
 
 pub use batch::{BatchError, Family, RecordKind, Records, parse};
 pub use builder::BatchBuilder;
@@ -57,6 +58,7 @@ pub use plan::FamilyInfo;
 pub use protocol::ParallelWal;
 pub use rocks_tables::RocksTables;
 pub use tables::{FlushOver, Mark, Sequence, Tables};
+pub use write_pace::Memtables;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use super::plan::FamilyInfo;
 use super::protocol::ParallelWal;
 use super::rocks_tables::RocksTables;
 use super::tables::Tables;
+use super::write_pace::Memtables;
 
 /// The parallel WAL of an open database, with its log and its tables.
 pub(crate) struct OpenParallelWal {
@@ -24,7 +25,8 @@ pub(crate) struct OpenParallelWal {
 
 impl OpenParallelWal {
     /// Opens the parallel log in the directory `dir` of the database `db`, which was opened
-    /// [`unlogged`](rocks::DbOptions::unlogged), and replays the log's records into the tables.
+    /// [`unlogged`](rocks::DbOptions::unlogged), and replays the log's records into the tables. `memtables`: how
+    /// large memtables may become, if that is known.
     pub fn open(
         fs: &Fs,
         dir: &str,
@@ -32,9 +34,10 @@ impl OpenParallelWal {
         families: impl IntoIterator<Item = (Family, FamilyInfo)>,
         log_options: &ParallelOptions,
         options: ParallelWalOptions,
+        memtables: Option<Memtables>,
     ) -> Result<OpenParallelWal, LogError> {
         let log = Arc::new(FsLog::open(fs, dir, log_options)?);
-        let tables = Arc::new(RocksTables::new(Arc::clone(db), Arc::clone(fs.driver())));
+        let tables = Arc::new(RocksTables::new(Arc::clone(db), Arc::clone(fs.driver()), memtables));
         let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,

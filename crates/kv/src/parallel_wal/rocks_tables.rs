@@ -1,18 +1,19 @@
 //! [`Tables`] on a RocksDB database.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rocks::{AppliedMark, Db, FlushEvents};
 use units::sync::Turnstile;
-use units::{Driver, Spawned, block_on, spawn};
+use units::{Driver, Instant, Spawned, block_on, sleep_until, spawn};
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind};
 use super::options::Applied;
 use super::protocol::ParallelWal;
 use super::tables::{FlushOver, Mark, Sequence, Tables};
+use super::write_pace::{Memtables, WritePace};
 use fs::Ticket;
 
 /// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).
@@ -21,6 +22,10 @@ pub struct RocksTables {
     driver: Arc<dyn Driver>,
     flush: Mutex<BackgroundFlush>,
     stalled: StalledBatches,
+    /// `None` where nobody knows how large memtables may become.
+    pace: Option<Arc<Mutex<WritePace>>>,
+    /// Number of batches that waited for room in memtables.
+    slowed: AtomicU64,
 }
 
 /// The background flush of the tables.
@@ -45,9 +50,17 @@ struct StalledBatches {
 const STALLED_BATCHES_MAX: usize = 256;
 
 impl RocksTables {
-    /// The tables of `db`; background flushes run on `driver`.
-    pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
-        RocksTables { db, driver, flush: Mutex::default(), stalled: StalledBatches::default() }
+    /// The tables of `db`; background flushes run on `driver`. `memtables`: how large memtables may become, if known.
+    pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>, memtables: Option<Memtables>) -> RocksTables {
+        let pace = memtables.map(|memtables| Arc::new(Mutex::new(WritePace::new(memtables))));
+        RocksTables {
+            db,
+            driver,
+            flush: Mutex::default(),
+            stalled: StalledBatches::default(),
+            pace,
+            slowed: AtomicU64::new(0),
+        }
     }
 
     /// Applies a batch that the log has.
@@ -84,8 +97,39 @@ impl RocksTables {
         Ok(last.map(|last| Applied { last: Sequence(last) }))
     }
 
-    /// Waits while too many batches wait for a write stall to end.
-    pub async fn ready(&self) {
+    /// Blocks for as long as a batch of `bytes` is to wait so that RocksDB need not stop writers.
+    pub fn wait_for_room(&self, bytes: usize) {
+        if let Some(due) = self.has_room_at(bytes) {
+            block_on(&*self.driver, sleep_until(&*self.driver, due));
+        }
+    }
+
+    /// When a batch of `bytes` may be written; `None`: now.
+    fn has_room_at(&self, bytes: usize) -> Option<Instant> {
+        let mut pace = self.pace.as_ref()?.lock();
+        if !pace.is_flushing() {
+            return None;
+        }
+        let now = self.driver.now();
+        let due = pace.admit(now, bytes as u64, || memtable_bytes(&self.db));
+        if due <= now {
+            return None;
+        }
+        self.slowed.fetch_add(1, Ordering::Relaxed);
+        Some(due)
+    }
+
+    /// Number of batches that waited, so that RocksDB need not stop writers.
+    pub fn slowed(&self) -> u64 {
+        self.slowed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for as long as a batch of `bytes` is to wait so that RocksDB need not stop writers, and while too many
+    /// batches wait for a write stall to end.
+    pub async fn ready(&self, bytes: usize) {
+        if let Some(due) = self.has_room_at(bytes) {
+            sleep_until(&*self.driver, due).await;
+        }
         while self.stalled.waiting.load(Ordering::Acquire) >= STALLED_BATCHES_MAX {
             drop(self.stalled.turn.acquire().await);
         }
@@ -93,7 +137,11 @@ impl RocksTables {
 
     /// Reports the database's flushes to `parallel_wal` from now on.
     pub fn report_flushes_to(&self, parallel_wal: &Arc<ParallelWal>) {
-        self.db.set_flush_events(Arc::new(FlushReports { parallel_wal: Arc::downgrade(parallel_wal) }));
+        self.db.set_flush_events(Arc::new(FlushReports {
+            parallel_wal: Arc::downgrade(parallel_wal),
+            pace: self.pace.clone(),
+            driver: Arc::clone(&self.driver),
+        }));
     }
 
     /// Waits for the end of the background flush; no further one begins.
@@ -199,13 +247,23 @@ impl Tables for RocksTables {
     }
 }
 
-/// Reports RocksDB's flush events to the parallel WAL.
+/// Bytes of all memtables that are not in tables yet.
+fn memtable_bytes(db: &Db) -> u64 {
+    db.property("rocksdb.cur-size-all-mem-tables").and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+/// Reports RocksDB's flush events to the parallel WAL, and to the writers' pace.
 struct FlushReports {
     parallel_wal: Weak<ParallelWal>,
+    pace: Option<Arc<Mutex<WritePace>>>,
+    driver: Arc<dyn Driver>,
 }
 
 impl FlushEvents for FlushReports {
     fn begins(&self) {
+        if let Some(pace) = &self.pace {
+            pace.lock().flush_begins(self.driver.now());
+        }
         if let Some(parallel_wal) = self.parallel_wal.upgrade()
             && let Err(error) = parallel_wal.flush_begins()
         {
@@ -215,6 +273,9 @@ impl FlushEvents for FlushReports {
     }
 
     fn family_flushed(&self, family: Option<u32>, largest: u64) {
+        if let Some(pace) = &self.pace {
+            pace.lock().flush_ends(self.driver.now());
+        }
         if let Some(parallel_wal) = self.parallel_wal.upgrade() {
             parallel_wal.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
         }

@@ -38,7 +38,7 @@ impl World {
     fn with_gated_flushes(gate: Option<Arc<FlushGate>>, drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
-        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver), None));
         let log = Arc::new(FsLog::open(&fs, "/db", &fs::ParallelOptions::default()).unwrap());
         let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,

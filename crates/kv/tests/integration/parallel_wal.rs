@@ -32,7 +32,7 @@ impl World {
     fn open(drive: &Drive, log: MemoryLog) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
-        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver), None));
         let log = Arc::new(log);
         let info = FamilyInfo { merges: true, one_stripe: false };
         let parallel_wal = ParallelWal::open(

@@ -31,7 +31,7 @@ impl World {
     fn with_broken(drive: &Drive, broken_rule: Option<BrokenRule>, wal_rule: Option<WalRule>) -> World {
         let fs = drive.mount_with(broken_rule);
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
-        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver), None));
         let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
         let info = FamilyInfo { merges: true, one_stripe: false };
         let parallel_wal = ParallelWal::open(

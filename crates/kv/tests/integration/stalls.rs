@@ -57,3 +57,41 @@ fn run_stall(wal: WalMode) {
     engine.close().unwrap();
     unmount(&fs);
 }
+
+/// Writers whose log is faster than a flush are slowed down before memtables are full, and only then.
+#[test]
+fn writers_of_a_parallel_log_are_slowed_before_memtables_are_full() {
+    // 64 MB in memtables of 1 MiB; a few kB in one that is never full.
+    assert!(slowed_writes(WalMode::Waltz, 100_000).unwrap() > 0);
+    assert_eq!(slowed_writes(WalMode::Waltz, 10), Some(0));
+    assert_eq!(slowed_writes(WalMode::Group, 10), None);
+}
+
+/// Eight clients, one SET after the other each. How many writes were slowed, as INFO says it.
+fn slowed_writes(wal: WalMode, value: usize) -> Option<u64> {
+    // A flush writes one piece after the other, the log has a record of each client in flight.
+    let latency = Latency { write: Duration::from_millis(5), ..Latency::NONE };
+    let device: Arc<dyn ZonedDevice> =
+        Emu::memory(EmuOptions { latency, ..drive(64, 16) }, RealDriver::new());
+    let fs = mount(device, true);
+    let options = RocksStoreOptions { write_buffer: Some(1 << 20), wal, ..RocksStoreOptions::default() };
+    let store = Arc::new(RocksStore::open(&fs, "/db", &options).unwrap());
+    let store: Arc<dyn Store> = store;
+    let engine = Engine::start(Arc::clone(&store), Arc::clone(fs.driver()), EngineOptions::default());
+    let value = "v".repeat(value);
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let (engine, value) = (&engine, &value);
+            scope.spawn(move || {
+                for n in 0..80 {
+                    assert_eq!(ask(engine, &[&format!("SET key{client}-{n} {value}")]), [ok()]);
+                }
+            });
+        }
+    });
+    let described = store.describe();
+    engine.close().unwrap();
+    unmount(&fs);
+    let slowed = described.into_iter().find(|(name, _)| name == "slowed_writes");
+    slowed.map(|(_, count)| count.parse().unwrap())
+}

@@ -132,7 +132,7 @@ impl Database {
             if shape.mode == Mode::Group {
                 Store::Group(db)
             } else {
-                let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
+                let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver()), None));
                 let below = Arc::clone(&tables) as Arc<dyn Tables>;
                 let families = (0..=u32::from(EXTRA_FAMILIES)).map(Family).collect();
                 let parallel_wal = open_parallel_wal(fs, shape, below, families, broken)?;
@@ -174,7 +174,7 @@ impl Database {
                     None => parallel_wal.write(batch, how, apply_unless_refused(refused, apply)),
                     Some(order) => {
                         let _turn = self.turn(order, batch).await?;
-                        tables.ready().await;
+                        tables.ready(batch.len()).await;
                         parallel_wal.write_ordered(batch, how, apply_soon).await
                     }
                 }
