@@ -8,13 +8,13 @@ macro_rules! broken_rules {
     ($($(#[$doc:meta])* $variant:ident asked as $question:ident,)*) => {
         /// A safety rule that is broken on purpose.
         #[cfg(feature = "broken-rules")]
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum BrokenRule {
             $($(#[$doc])* $variant,)*
         }
 
         /// The safety rule that is broken, if any.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub(crate) struct Rules {
             #[cfg(feature = "broken-rules")]
             pub(crate) broken: Option<BrokenRule>,

@@ -17,6 +17,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("sys", &["units"]),
     ("zoned", &["units", "sys"]),
     ("turns", &["units"]),
+    ("replica", &["units"]),
     ("zk", &["turns"]),
     ("prio", &["units", "sys"]),
     ("pathprio", &["zoned"]),

@@ -1,0 +1,207 @@
+//! What an entry of a group's log says, and its bytes.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | kind: 1 an office taken, 2 a holder relieved, 3 a command with its value, 4 a command without, 5 members |
+//! | 1 | 8, 8 | kinds 1 and 2: the holder, the term of its office; little-endian |
+//! | 1 | 4 | kinds 3 and 4: bytes of the record; little-endian |
+//! | 5 | | kinds 3 and 4: the record; kind 3: the value behind it |
+//!
+//! | 1 | 2, 2 | kind 5: number of voters, of learners; little-endian |
+//! | 5 | 9 each | kind 5: voters, then learners: number, little-endian; role: 1 backup, 2 witness |
+//!
+//! Raft's empty entry has no bytes. Members lie in the context of Raft's entry that changes its configuration; the entry that ends a change has none.
+
+use protobuf::Message as _;
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType};
+
+use crate::{Configuration, Office, OfficeEntry, ReplicaId, Role, Term};
+
+const TAKEN: u8 = 1;
+const RELIEVED: u8 = 2;
+const WITH_VALUE: u8 = 3;
+const WITHOUT_VALUE: u8 = 4;
+const MEMBERS: u8 = 5;
+
+const BACKUP: u8 = 1;
+const WITNESS: u8 = 2;
+
+/// A command: what it changes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Command {
+    /// What every replica keeps: keys, kinds, expiry. The group does not look into it.
+    pub record: Vec<u8>,
+    /// What witnesses drop once it is stable. `None` where it was dropped.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What an entry of a group's log says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Body {
+    /// Raft's entry at the begin of a term.
+    Empty,
+    /// An office is taken, or its holder relieved.
+    Office(OfficeEntry),
+    /// A command.
+    Command(Command),
+    /// The group begins to change to these members: until the change ends, those before decide too.
+    Members(Configuration),
+    /// The change of members ends.
+    Settled,
+}
+
+impl Body {
+    /// What the entry says; `None` if its bytes are no entry's.
+    pub fn of(entry: &Entry) -> Option<Body> {
+        if entry.entry_type == EntryType::EntryNormal {
+            return Body::decode(&entry.data);
+        }
+        match Body::decode(&change(entry)?.context)? {
+            Body::Empty => Some(Body::Settled),
+            members @ Body::Members(_) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The entry's bytes.
+    ///
+    /// # Panics
+    /// A record of 4 GiB or more, 65,536 members.
+    pub fn encode(&self) -> Vec<u8> {
+        let office = |kind: u8, office: &Office| {
+            [&[kind][..], &office.holder.0.to_le_bytes(), &office.term.0.to_le_bytes()].concat()
+        };
+        match self {
+            Body::Empty | Body::Settled => Vec::new(),
+            Body::Members(members) => encode_members(members),
+            Body::Office(OfficeEntry::Taken(taken)) => office(TAKEN, taken),
+            Body::Office(OfficeEntry::Relieved(relieved)) => office(RELIEVED, relieved),
+            Body::Command(Command { record, value }) => {
+                let len = u32::try_from(record.len()).expect("a record is shorter than 4 GiB");
+                let kind = if value.is_some() { WITH_VALUE } else { WITHOUT_VALUE };
+                [&[kind][..], &len.to_le_bytes(), record, value.as_deref().unwrap_or_default()].concat()
+            }
+        }
+    }
+
+    /// What the bytes say; `None` if they are no entry's.
+    pub fn decode(bytes: &[u8]) -> Option<Body> {
+        let Some((kind, rest)) = bytes.split_first() else { return Some(Body::Empty) };
+        if let TAKEN | RELIEVED = *kind {
+            let (holder, rest) = rest.split_first_chunk()?;
+            let (term, rest) = rest.split_first_chunk()?;
+            let office = Office {
+                holder: ReplicaId(u64::from_le_bytes(*holder)),
+                term: Term(u64::from_le_bytes(*term)),
+            };
+            let entry =
+                if *kind == TAKEN { OfficeEntry::Taken(office) } else { OfficeEntry::Relieved(office) };
+            return rest.is_empty().then_some(Body::Office(entry));
+        }
+        if *kind == MEMBERS {
+            return decode_members(rest).map(Body::Members);
+        }
+        let (len, rest) = rest.split_first_chunk()?;
+        let (record, value) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
+        let value = match *kind {
+            WITH_VALUE => Some(value.to_vec()),
+            WITHOUT_VALUE if value.is_empty() => None,
+            _ => return None,
+        };
+        Some(Body::Command(Command { record: record.to_vec(), value }))
+    }
+
+    /// True unless the entry's value was dropped.
+    pub fn has_value(&self) -> bool {
+        !matches!(self, Body::Command(Command { value: None, .. }))
+    }
+}
+
+/// The change of Raft's configuration that the entry holds.
+pub(crate) fn change(entry: &Entry) -> Option<ConfChangeV2> {
+    let mut change = ConfChangeV2::default();
+    change.merge_from_bytes(&entry.data).ok()?;
+    Some(change)
+}
+
+fn encode_members(members: &Configuration) -> Vec<u8> {
+    let count = |len: usize| u16::try_from(len).expect("fewer than 65,536 members").to_le_bytes();
+    let mut bytes = vec![MEMBERS];
+    bytes.extend(count(members.voters().len()));
+    bytes.extend(count(members.learners().len()));
+    for (id, role) in members.voters().chain(members.learners()) {
+        bytes.extend(id.0.to_le_bytes());
+        bytes.push(if role == Role::Backup { BACKUP } else { WITNESS });
+    }
+    bytes
+}
+
+fn decode_members(bytes: &[u8]) -> Option<Configuration> {
+    let (voters, rest) = bytes.split_first_chunk()?;
+    let (learners, mut rest) = rest.split_first_chunk()?;
+    let (voters, learners) = (u16::from_le_bytes(*voters), u16::from_le_bytes(*learners));
+    let mut members = Vec::new();
+    while let Some((id, (role, behind))) =
+        rest.split_first_chunk().and_then(|(id, behind)| Some((id, behind.split_first()?)))
+    {
+        let role = match *role {
+            BACKUP => Role::Backup,
+            WITNESS => Role::Witness,
+            _ => return None,
+        };
+        members.push((ReplicaId(u64::from_le_bytes(*id)), role));
+        rest = behind;
+    }
+    let (all, behind) = (members.len(), members.split_off(usize::from(voters).min(members.len())));
+    let decoded = Configuration::new(members).with_learners(behind);
+    // Members that are named twice are fewer than the bytes say.
+    let counts = (decoded.voters().len(), decoded.learners().len());
+    let is_whole =
+        rest.is_empty() && counts == (voters.into(), learners.into()) && counts.0 + counts.1 == all;
+    is_whole.then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_entry_is_what_its_bytes_say_and_no_part_of_them_is_one() {
+        let office = Office { holder: ReplicaId(7), term: Term(300) };
+        let command = |value| Body::Command(Command { record: b"key".to_vec(), value });
+        for body in [
+            Body::Empty,
+            Body::Office(OfficeEntry::Taken(office)),
+            Body::Office(OfficeEntry::Relieved(office)),
+            command(Some(b"value".to_vec())),
+            command(Some(Vec::new())),
+            command(None),
+            Body::Members(Configuration::new([
+                (ReplicaId(1), Role::Witness),
+                (ReplicaId(1 << 40), Role::Backup),
+            ])),
+            Body::Members(
+                Configuration::new([(ReplicaId(1), Role::Witness)])
+                    .with_learners([(ReplicaId(2), Role::Backup)]),
+            ),
+        ] {
+            let bytes = body.encode();
+            assert_eq!(Body::decode(&bytes), Some(body.clone()), "{bytes:?}");
+            for len in 1..bytes.len() {
+                assert_ne!(Body::decode(&bytes[..len]), Some(body.clone()), "{len} of {bytes:?}");
+            }
+        }
+        let twice = [&[MEMBERS, 2, 0, 0, 0][..], &[7, 0, 0, 0, 0, 0, 0, 0, BACKUP].repeat(2)].concat();
+        for bad in [
+            &[0][..],
+            &[6, 0, 0, 0, 0],
+            &[5, 1, 0, 0, 0],
+            &twice,
+            &[4, 0, 0, 0, 0, 1],
+            &[1, 0],
+            &[3, 255, 255, 255, 255, 1],
+        ] {
+            assert_eq!(Body::decode(bad), None, "{bad:?}");
+        }
+    }
+}

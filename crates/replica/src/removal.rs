@@ -1,0 +1,107 @@
+//! Which replicas a group may go on without.
+
+use crate::{Configuration, ReplicaId, Role, Settings};
+
+/// The reason why a group does not go on with fewer replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RemovalRefused {
+    /// No backup would vote any more.
+    #[error("the last voting backup stays: without one no value becomes stable")]
+    LastBackup,
+    /// Too few replicas would have every value.
+    #[error("{whole} replicas with every value would be left; {wanted} are needed where {may_fail} may fail")]
+    TooFewCopies {
+        /// Replicas of the new configuration with every value.
+        whole: usize,
+        /// The least number of them.
+        wanted: usize,
+        /// Replicas of the new configuration that may fail.
+        may_fail: usize,
+    },
+}
+
+/// Says whether a group may go on with the voters of `after`, fewer than before. `is_whole`: the replica is known to have every value, on its drive.
+///
+/// # Errors
+/// The last backup would go, or so many copies that the failures which the new configuration tolerates could take all that are left.
+pub fn check_removal(
+    settings: &Settings,
+    after: &Configuration,
+    is_whole: impl Fn(ReplicaId) -> bool,
+) -> Result<(), RemovalRefused> {
+    if settings.rules().counts_no_copies() {
+        return Ok(());
+    }
+    if after.backups().next().is_none() {
+        return Err(RemovalRefused::LastBackup);
+    }
+    let whole = after.voters().filter(|(id, _)| is_whole(*id)).count();
+    let may_fail = after.may_fail();
+    let wanted = may_fail + 1;
+    if whole < wanted { Err(RemovalRefused::TooFewCopies { whole, wanted, may_fail }) } else { Ok(()) }
+}
+
+/// The reason why a group does not change its members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ChangeRefused {
+    /// Another replica leads, or none.
+    #[error("this replica does not lead the group in office")]
+    NotLeading,
+    /// The leader would go.
+    #[error("the leader is to go: it hands leadership over first")]
+    WithoutLeader,
+    /// A voter would get another role.
+    #[error("replica {} has another role: a replica keeps its role for life", .0.0)]
+    OtherRole(ReplicaId),
+    /// Replicas would go that must stay.
+    #[error(transparent)]
+    Removal(#[from] RemovalRefused),
+}
+
+/// Says whether the group of `leader` with the members `current` may be asked for the voters of `target`.
+///
+/// # Errors
+/// What is wrong with the target.
+pub fn check_change(
+    leader: ReplicaId,
+    current: &Configuration,
+    target: &Configuration,
+) -> Result<(), ChangeRefused> {
+    if target.role(leader).is_none() {
+        return Err(ChangeRefused::WithoutLeader);
+    }
+    let is_other =
+        |(id, role): &(ReplicaId, Role)| current.member(*id).is_some_and(|present| present != *role);
+    if let Some((id, _)) = target.voters().find(is_other) {
+        return Err(ChangeRefused::OtherRole(id));
+    }
+    if target.backups().next().is_none() {
+        return Err(RemovalRefused::LastBackup.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(backups: &[u64], witnesses: &[u64], whole: &'static [u64]) -> Result<(), RemovalRefused> {
+        let of = |ids: &[u64], role| ids.iter().map(move |id| (ReplicaId(*id), role)).collect::<Vec<_>>();
+        let after = Configuration::new([of(backups, Role::Backup), of(witnesses, Role::Witness)].concat());
+        check_removal(&Settings::default(), &after, |id| whole.contains(&id.0))
+    }
+
+    #[test]
+    fn a_removal_leaves_more_whole_copies_than_may_fail() {
+        assert_eq!(check(&[2], &[1, 4], &[1, 2]), Ok(()));
+        assert_eq!(check(&[2], &[1, 4, 5], &[1, 2]), Ok(()));
+        let refused = RemovalRefused::TooFewCopies { whole: 2, wanted: 3, may_fail: 2 };
+        assert_eq!(check(&[2, 3], &[1, 4, 5], &[2, 3]), Err(refused));
+        assert!(refused.to_string().contains("2 replicas with every value"));
+    }
+
+    #[test]
+    fn the_last_backup_stays() {
+        assert_eq!(check(&[], &[1, 4, 5], &[1, 4]), Err(RemovalRefused::LastBackup));
+    }
+}

@@ -1,0 +1,112 @@
+//! A term in which a replica leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use units::Instant;
+
+use crate::event::{Action, ProposalId, ReadId};
+use crate::{Configuration, Index, LeaderLease, ReplicaId, Settings, Term};
+
+/// Rounds of heartbeats in the time of one, at most, for reads without a lease.
+const READ_ROUNDS: u32 = 10;
+
+/// What a replica knows only while it leads, and only of this term.
+#[derive(Debug)]
+pub(super) struct Leadership {
+    pub term: Term,
+    pub lease: LeaderLease,
+    /// A client asked that another replica leads.
+    pub is_asked_to_hand_over: bool,
+    /// When a handing over began.
+    pub handed_over: Option<Instant>,
+    /// The voters that the group is to have.
+    pub wanted: Option<Configuration>,
+    heartbeat: Duration,
+    last_heartbeat: Instant,
+    next_heartbeat: Instant,
+    /// Commands that are not committed yet.
+    proposals: BTreeMap<Index, ProposalId>,
+    /// Reads that wait, and when they came.
+    reads: Vec<(ReadId, Instant)>,
+}
+
+impl Leadership {
+    /// The leadership of a term that begins at `now`.
+    pub(super) fn new(settings: &Settings, leader: ReplicaId, term: Term, now: Instant) -> Leadership {
+        Leadership {
+            term,
+            lease: LeaderLease::new(settings, leader, now),
+            is_asked_to_hand_over: false,
+            handed_over: None,
+            wanted: None,
+            heartbeat: settings.heartbeat,
+            last_heartbeat: now,
+            next_heartbeat: now,
+            proposals: BTreeMap::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    /// When the next heartbeat is due.
+    pub(super) fn next_heartbeat(&self) -> Instant {
+        self.next_heartbeat
+    }
+
+    /// A heartbeat is sent.
+    pub(super) fn sends_heartbeat(&mut self, now: Instant) {
+        self.last_heartbeat = now;
+        self.next_heartbeat = now.after(self.heartbeat);
+    }
+
+    /// The command of the log's entry at `index` was proposed.
+    pub(super) fn proposed(&mut self, index: Index, proposal: ProposalId) {
+        self.proposals.insert(index, proposal);
+    }
+
+    /// The log is committed up to `last`, an entry of `term`. An entry of another term may have replaced a proposed one.
+    pub(super) fn committed(&mut self, last: Index, term: Term, actions: &mut Vec<Action>) {
+        if term == self.term {
+            let later = self.proposals.split_off(&Index(last.0 + 1));
+            let committed = std::mem::replace(&mut self.proposals, later);
+            actions
+                .extend(committed.into_iter().map(|(index, proposal)| Action::Acknowledge(proposal, index)));
+        }
+    }
+
+    /// A client wants to read.
+    pub(super) fn read(&mut self, now: Instant, read: ReadId, voters: &Configuration) {
+        self.reads.push((read, now));
+        if !self.lease.lasts(now, voters) {
+            // A heartbeat that is sent later than the read came answers it, and all that came meanwhile.
+            let soon = self.last_heartbeat.after(self.heartbeat / READ_ROUNDS);
+            self.next_heartbeat = self.next_heartbeat.min(soon.max(now.after(Duration::from_nanos(1))));
+        }
+    }
+
+    /// Answers reads under the lease, or, where there is none, once a majority has acknowledged a heartbeat that was sent after the read came: then no other replica was elected before it. `index`: what is committed, an entry of this term among it.
+    pub(super) fn answer_reads(
+        &mut self,
+        now: Instant,
+        index: Index,
+        voters: &Configuration,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let by_lease = self.lease.lasts(now, voters);
+        let heard = self.lease.heard_since(voters);
+        self.reads.retain(|(read, came)| {
+            let answered = by_lease || *came < heard;
+            actions.extend(answered.then_some(Action::Answer { read: *read, index, by_lease }));
+            !answered
+        });
+    }
+
+    /// The replica leads no more, or not in this term.
+    pub(super) fn ends(self, actions: &mut Vec<Action>) {
+        actions.extend(self.proposals.into_values().map(Action::LoseProposal));
+        actions.extend(self.reads.into_iter().map(|(read, _)| Action::RefuseRead(read, None)));
+    }
+}

@@ -1,0 +1,603 @@
+//! One replica of a group: Raft, and the group's rules around it.
+
+mod change;
+mod leadership;
+
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, HardState, MessageType};
+use raft::{Config, INVALID_ID, RawNode, StateRole};
+use units::{Instant, SplitMix64};
+
+use self::leadership::Leadership;
+use crate::entry::{Body, Command};
+use crate::event::{Action, Event, Message, ProposalId, ReadId};
+use crate::log::GroupLog;
+use crate::{
+    Candidacy, ChangeRefused, Configuration, Index, Membership, Office, OfficeEntry, Offices, RemovalRefused,
+    ReplicaId, Role, Settings, StableIndex, Term, VotePromise, check_change, check_removal,
+};
+
+/// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
+const RAFT_TICKS: (usize, usize) = (1, 10);
+/// Bytes of entries in one message, and messages in flight to one replica.
+const MAX_MESSAGE_BYTES: u64 = 1 << 20;
+const MAX_IN_FLIGHT: usize = 256;
+/// The context of a vote that a leader asked for by handing over.
+const HANDED_OVER: &[u8] = b"CampaignTransfer";
+
+/// What a replica finds on its drive when it starts.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The index before the log's first entry, and its term.
+    pub base: (Index, Term),
+    /// The log's entries.
+    pub entries: Vec<Entry>,
+    /// Term, vote and commit index.
+    pub vote: HardState,
+    /// The index up to which the tables hold the log.
+    pub applied: Index,
+    /// The committed offices at `base` whose holders are not relieved, oldest first.
+    pub offices: Vec<Office>,
+    /// The stable index, as far as it is known.
+    pub stable: Index,
+    /// The tables hold every value up to `base`.
+    pub is_whole: bool,
+    /// The members by the entries up to `applied`, and the index of the last change among these.
+    pub members: (Configuration, Index),
+}
+
+/// One replica of a group. It does no I/O and has no clock: see [`Event`] and [`Action`].
+pub struct Replica {
+    id: ReplicaId,
+    role: Role,
+    settings: Settings,
+    members: Membership,
+    node: RawNode<GroupLog>,
+    offices: Offices,
+    stable: StableIndex,
+    candidacy: Candidacy,
+    promise: VotePromise,
+    chance: SplitMix64,
+    is_whole: bool,
+    /// The index up to which offices know of entries.
+    known: Index,
+    committed: Index,
+    dropped: Index,
+    leadership: Option<Leadership>,
+    /// Messages that wait until everything up to a request is durable.
+    waiting: Vec<(u64, Vec<raft::eraftpb::Message>)>,
+    /// The term of the last heartbeat that came, and when it was sent, by its leader's clock.
+    heartbeat: Option<(Term, Instant)>,
+}
+
+impl Replica {
+    /// A replica of a role that starts at `now`. `seed`: another number at each start.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, or with what was found on the drive.
+    pub fn new(
+        settings: &Settings,
+        (id, role): (ReplicaId, Role),
+        recovered: Recovered,
+        (now, seed): (Instant, u64),
+    ) -> Result<Replica, String> {
+        settings.check()?;
+        let mut chance = SplitMix64::new(seed);
+        let Recovered { base, entries, vote, applied, offices, stable, is_whole, members } = recovered;
+        let committed = Index(vote.commit);
+        let log = GroupLog::new(&members.0, base, &entries, vote);
+        let mut offices = Offices::new(settings, offices);
+        let mut members = Membership::new(members.0, members.1);
+        let mut known = base.0;
+        for entry in &entries {
+            let body = Body::of(entry);
+            let body = body.ok_or_else(|| format!("entry {} of the log is garbled", entry.index))?;
+            known = Index(entry.index);
+            note(&mut offices, &mut members, (known, applied), body);
+        }
+        offices.commit(committed);
+        let config = Config {
+            id: id.0,
+            applied: applied.0,
+            heartbeat_tick: RAFT_TICKS.0,
+            election_tick: RAFT_TICKS.1,
+            max_size_per_msg: MAX_MESSAGE_BYTES,
+            max_inflight_msgs: MAX_IN_FLIGHT,
+            pre_vote: true,
+            ..Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&config, log, &logger).map_err(|why| why.to_string())?;
+        Ok(Replica {
+            id,
+            role,
+            settings: *settings,
+            members,
+            node,
+            offices,
+            stable: StableIndex::new(settings, stable),
+            candidacy: Candidacy::new(settings, role, now, chance.draw()),
+            promise: VotePromise::new(settings, now),
+            chance,
+            is_whole,
+            known,
+            committed,
+            dropped: Index::default(),
+            leadership: None,
+            waiting: Vec::new(),
+            heartbeat: None,
+        })
+    }
+
+    /// When the replica wants to hear [`Event::Tick`] at the latest.
+    pub fn wakes_at(&self) -> Instant {
+        self.leadership.as_ref().map_or(self.candidacy.stands_at(), |leads| leads.next_heartbeat())
+    }
+
+    /// The leader of this replica's term, as far as it knows.
+    pub fn leader(&self) -> Option<ReplicaId> {
+        Some(self.node.raft.leader_id).filter(|id| *id != INVALID_ID).map(ReplicaId)
+    }
+
+    /// The replica's term.
+    pub fn term(&self) -> Term {
+        Term(self.node.raft.term)
+    }
+
+    /// The group's members, as far as the replica has applied its log.
+    pub fn members(&self) -> &Membership {
+        &self.members
+    }
+
+    /// True if the replica leads, serves clients, and no other one can have been elected until `now`. To be asked after a read was carried out.
+    pub fn may_answer(&self, now: Instant) -> bool {
+        self.serves()
+            && self.leadership.as_ref().is_some_and(|leads| leads.lease.lasts(now, self.members.current()))
+    }
+
+    /// The term of the log's entry at `index`, and what it says.
+    pub fn entry(&self, index: Index) -> Option<(Term, Body)> {
+        self.node.store().entry(index)
+    }
+
+    /// Tells the replica what happened. Returns what it wants done.
+    pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Tick => {}
+            Event::Message(message) => self.receive(now, *message),
+            Event::Propose(proposal, command) => self.propose(proposal, command, &mut actions),
+            Event::Read(read) => self.read(now, read, &mut actions),
+            Event::Persisted(number) => self.persisted(now, number, &mut actions),
+            Event::Applied(index) => self.node.advance_apply_to(index.0),
+            Event::Values(values) => self.restore(values),
+            Event::HandOver => {
+                if let Some(leads) = &mut self.leadership {
+                    leads.is_asked_to_hand_over = true;
+                }
+            }
+            Event::Whole => self.is_whole = true,
+            Event::Change(target) => self.want(target, &mut actions),
+        }
+        self.keep_time(now);
+        loop {
+            self.drain(now, &mut actions);
+            self.follow_role(now, &mut actions);
+            self.lead(now, &mut actions);
+            if !self.node.has_ready() {
+                break;
+            }
+        }
+        self.drop_values(&mut actions);
+        self.answer_reads(now, &mut actions);
+        actions
+    }
+
+    fn receive(&mut self, now: Instant, message: Message) {
+        let Message { raft: message, sent, stable } = message;
+        let (from, kind) = (ReplicaId(message.from), message.msg_type);
+        match kind {
+            // A replica proposes, reads and hands over as a leader alone.
+            MessageType::MsgPropose
+            | MessageType::MsgReadIndex
+            | MessageType::MsgReadIndexResp
+            | MessageType::MsgTransferLeader => return,
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                let is_handed_over = message.context == HANDED_OVER;
+                if !self.promise.allows_vote(now, is_handed_over) {
+                    return;
+                }
+                let own = (self.node.raft.raft_log.last_term(), self.node.raft.raft_log.last_index());
+                let is_stale = (message.log_term, message.index) < own;
+                if is_stale && self.members.current().role(from) == Some(Role::Witness) {
+                    self.candidacy.refuse_stale_witness(now);
+                }
+            }
+            MessageType::MsgHeartbeatResponse => {
+                let leads = self.leadership.as_mut().filter(|leads| leads.term.0 == message.term);
+                if let Some((leads, sent)) = leads.zip(sent) {
+                    leads.lease.acknowledge(from, sent, now);
+                }
+            }
+            _ => {}
+        }
+        let term = message.term;
+        let was_vote_for = self.node.raft.vote;
+        // A message that Raft refuses changes nothing: its sender repeats it, or has a higher term's answer.
+        self.node.step(message).ok();
+        let is_leader_s = self.leader() == Some(from) && self.node.raft.term == term;
+        let is_from_leader =
+            matches!(kind, MessageType::MsgHeartbeat | MessageType::MsgAppend | MessageType::MsgSnapshot);
+        if is_leader_s && is_from_leader {
+            self.stable.learn(stable);
+            self.candidacy.hear(now, self.chance.draw());
+            if kind == MessageType::MsgHeartbeat {
+                self.promise.acknowledge(now);
+                self.heartbeat = sent.map(|sent| (Term(term), sent));
+            }
+        }
+        if kind == MessageType::MsgRequestVote && self.node.raft.vote == from.0 && was_vote_for != from.0 {
+            self.candidacy.hear(now, self.chance.draw());
+        }
+    }
+
+    /// True if the replica is to take the office when it leads. A leader that may not brings a witness up that may.
+    fn may_serve(&self) -> bool {
+        let stays = self.members.stays(self.id) || self.settings.rules().lets_a_leaving_leader_serve();
+        self.role == Role::Witness && stays
+    }
+
+    /// True if the replica leads, as a witness whose office is in its log: it takes clients' commands.
+    fn serves(&self) -> bool {
+        self.may_serve() && self.leadership.is_some() && self.offices.keeps_values(self.id)
+    }
+
+    fn propose(&mut self, proposal: ProposalId, command: Command, actions: &mut Vec<Action>) {
+        let body = Body::Command(command);
+        let accepted = self.serves() && self.node.propose(Vec::new(), body.encode()).is_ok();
+        let last = Index(self.node.raft.raft_log.last_index());
+        match self.leadership.as_mut().filter(|_| accepted) {
+            Some(leads) => {
+                leads.proposed(last, proposal);
+            }
+            None => {
+                let leader = self.leader().filter(|leader| *leader != self.id);
+                actions.push(Action::RefuseProposal(proposal, leader));
+            }
+        }
+    }
+
+    fn read(&mut self, now: Instant, read: ReadId, actions: &mut Vec<Action>) {
+        let serves = self.serves();
+        match self.leadership.as_mut().filter(|_| serves) {
+            Some(leads) => leads.read(now, read, self.members.current()),
+            None => {
+                let leader = self.leader().filter(|leader| *leader != self.id);
+                actions.push(Action::RefuseRead(read, leader));
+            }
+        }
+    }
+
+    fn persisted(&mut self, now: Instant, number: u64, actions: &mut Vec<Action>) {
+        self.node.on_persist_ready(number);
+        let (ready, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(needs, _)| *needs <= number);
+        self.waiting = waiting;
+        let ready: Vec<(u64, Vec<_>)> = ready;
+        self.send(now, ready.into_iter().flat_map(|(_, messages)| messages).collect(), actions);
+    }
+
+    fn restore(&mut self, values: Vec<((Index, Term), Vec<u8>)>) {
+        for ((index, term), value) in values {
+            // A later drop takes what comes back now too, here and on the drive.
+            self.dropped = self.dropped.min(Index(index.0.saturating_sub(1)));
+            self.node.mut_store().restore_value((index, term), value);
+        }
+        for wanted in self.node.store().take_wanted() {
+            self.node.on_entries_fetched(wanted.context);
+        }
+    }
+
+    /// Stands for election, sends heartbeats, steps down: whatever is due.
+    fn keep_time(&mut self, now: Instant) {
+        match self.leadership.as_mut() {
+            Some(leads) => {
+                if leads.lease.is_cut_off(now, self.members.current()) {
+                    self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
+                } else if now >= leads.next_heartbeat() {
+                    leads.sends_heartbeat(now);
+                    self.node.ping();
+                }
+            }
+            None if now >= self.candidacy.stands_at() => {
+                self.candidacy.stood(now, self.chance.draw());
+                // Learners and removed replicas do not stand.
+                if self.node.raft.promotable() {
+                    self.node.campaign().ok();
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Takes what Raft wants done.
+    fn drain(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        while self.node.has_ready() {
+            let mut ready = self.node.ready();
+            self.note_entries(ready.entries());
+            let (number, vote) = (ready.number(), ready.hs().cloned());
+            let store = self.node.mut_store();
+            store.append(ready.entries());
+            if let Some(vote) = &vote {
+                store.set_vote(vote.clone());
+            }
+            self.send(now, ready.take_messages(), actions);
+            let after = ready.take_persisted_messages();
+            let entries = ready.take_entries();
+            let committed = ready.take_committed_entries();
+            self.node.advance_append_async(ready);
+            self.waiting.push((number, after));
+            actions.push(Action::Persist { number, entries, vote });
+            self.apply(committed, actions);
+        }
+        self.committed = self.committed.max(Index(self.node.raft.raft_log.committed));
+        self.offices.commit(self.committed);
+        let wanted: Vec<_> = self.node.store().wanted_entries();
+        if !wanted.is_empty() {
+            actions.push(Action::Fetch(wanted));
+        }
+    }
+
+    /// New entries replace what the log has from the first of them on.
+    fn note_entries(&mut self, entries: &[Entry]) {
+        let Some(first) = entries.first() else { return };
+        if Index(first.index) <= self.known {
+            self.offices.truncate(Index(first.index));
+            self.members.truncate(Index(first.index));
+        }
+        for entry in entries {
+            self.known = Index(entry.index);
+            if let Some(body) = Body::of(entry) {
+                note(&mut self.offices, &mut self.members, (self.known, Index::default()), body);
+            }
+        }
+    }
+
+    fn apply(&mut self, committed: Vec<Entry>, actions: &mut Vec<Action>) {
+        let Some((last, term)) = committed.last().map(|entry| (Index(entry.index), Term(entry.term))) else {
+            return;
+        };
+        for entry in committed.iter().filter(|entry| entry.entry_type != EntryType::EntryNormal) {
+            self.change_members(entry);
+        }
+        let commands = committed.iter().map(|entry| match Body::of(entry) {
+            Some(Body::Command(command)) => (Index(entry.index), Some(command)),
+            _ => (Index(entry.index), None),
+        });
+        actions.push(Action::Apply(commands.collect()));
+        if let Some(leads) = &mut self.leadership {
+            leads.committed(last, term, actions);
+        }
+    }
+
+    /// A committed entry changes the members. Raft refuses one that does not fit, on every replica alike.
+    fn change_members(&mut self, entry: &Entry) {
+        let index = Index(entry.index);
+        let voters = crate::entry::change(entry).and_then(|change| self.node.apply_conf_change(&change).ok());
+        match voters {
+            Some(voters) => {
+                self.node.mut_store().set_voters(voters);
+                self.members.apply(index);
+                // Raft lets a candidate that is no voter any more win its election, and fails there.
+                if self.members.current().role(self.id).is_none()
+                    && self.node.raft.state != StateRole::Follower
+                {
+                    self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
+                }
+            }
+            None => self.members.refuse(index),
+        }
+    }
+
+    fn send(&mut self, now: Instant, messages: Vec<raft::eraftpb::Message>, actions: &mut Vec<Action>) {
+        for mut raft in messages {
+            let sent = match raft.msg_type {
+                MessageType::MsgHeartbeat => Some(now),
+                // An acknowledgement that had to wait for the drive is of its own term's heartbeat, whatever came since.
+                MessageType::MsgHeartbeatResponse => {
+                    self.heartbeat.filter(|(term, _)| term.0 == raft.term).map(|(_, sent)| sent)
+                }
+                _ => None,
+            };
+            let to = ReplicaId(raft.to);
+            if self.members.current().member(to) == Some(Role::Witness) {
+                self.strip_values(&mut raft);
+            }
+            let message = Message { raft, sent, stable: self.stable.get() };
+            actions.push(Action::Send(to, Box::new(message)));
+        }
+    }
+
+    /// Stable entries go to a witness without their values.
+    fn strip_values(&self, message: &mut raft::eraftpb::Message) {
+        let stable = self.stable.get().0;
+        for entry in message.entries.iter_mut().take_while(|entry| entry.index <= stable) {
+            if let Some(Body::Command(command @ Command { value: Some(_), .. })) = Body::of(entry) {
+                entry.data = Body::Command(Command { value: None, ..command }).encode().into();
+            }
+        }
+    }
+
+    /// Begins or ends a term in which the replica leads.
+    fn follow_role(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let term = self.term();
+        let leads = self.node.raft.state == StateRole::Leader;
+        if leads && self.leadership.as_ref().is_some_and(|present| present.term == term) {
+            return;
+        }
+        if let Some(past) = self.leadership.take() {
+            past.ends(actions);
+            self.candidacy.hear(now, self.chance.draw());
+        }
+        if leads {
+            self.leadership = Some(Leadership::new(&self.settings, self.id, term, now));
+            if self.may_serve() {
+                self.propose_office(OfficeEntry::Taken(Office { holder: self.id, term }));
+            }
+        }
+    }
+
+    /// True if this leader in office has every value on its drive, and its office, without which it would not keep them after a restart.
+    fn is_whole_copy(&self) -> bool {
+        let durable = self.node.raft.prs().get(self.id.0).map_or(0, |own| own.matched);
+        let is_written = durable >= self.committed.0 || self.settings.rules().counts_unwritten();
+        self.is_whole && is_written && self.node.store().has_all_values()
+    }
+
+    /// Raft takes each entry of a leader; it refuses those of others, of which there are none here.
+    fn propose_office(&mut self, entry: OfficeEntry) {
+        self.node.propose(Vec::new(), Body::Office(entry).encode()).ok();
+    }
+
+    /// What a leader does by itself: it moves the stable index, relieves earlier holders, and hands over if it is a backup.
+    fn lead(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let Some(term) = self.leadership.as_ref().map(|leads| leads.term) else { return };
+        let own = Office { holder: self.id, term };
+        let in_office = self.offices.current() == Some(own);
+        let progress = self.node.raft.prs();
+        let matched = |id: ReplicaId| progress.get(id.0).map_or(Index::default(), |of| Index(of.matched));
+        let backups: Vec<Index> = self.members.backups().into_iter().map(matched).collect();
+        self.stable.advance(self.committed, in_office.then(|| matched(self.id)), backups);
+        if in_office && self.is_whole_copy() {
+            for office in self.offices.to_relieve().to_vec() {
+                if !self.offices.is_being_relieved(office) {
+                    self.propose_office(OfficeEntry::Relieved(office));
+                }
+            }
+        }
+        if in_office {
+            self.change_to_wanted(actions);
+        }
+        let is_asked = self.leadership.as_ref().is_some_and(|leads| leads.is_asked_to_hand_over);
+        if (!self.may_serve() || is_asked) && self.node.raft.commit_to_current_term() {
+            self.hand_over(now);
+        }
+    }
+
+    /// The group is to have the voters of `target`.
+    fn want(&mut self, target: Configuration, actions: &mut Vec<Action>) {
+        let serves = self.serves();
+        let refused = match self.leadership.as_mut().filter(|_| serves) {
+            None => Some(ChangeRefused::NotLeading),
+            Some(leads) => {
+                let checked = check_change(self.id, self.members.current(), &target);
+                checked.map(|()| leads.wanted = Some(target)).err()
+            }
+        };
+        actions.extend(refused.map(Action::RefuseChange));
+    }
+
+    /// Takes the next step from the group's members to those that it is to have, once the one before is applied.
+    fn change_to_wanted(&mut self, actions: &mut Vec<Action>) {
+        let current = self.members.current();
+        if self.node.raft.has_pending_conf() {
+            return;
+        }
+        if current.is_joint() {
+            return self.propose_change(change::end());
+        }
+        let is_whole = self.is_whole_copy();
+        let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
+        let Some(wanted) = leads.wanted.clone() else { return };
+        let joining = match change::next(current, &wanted) {
+            change::Step::Done => {
+                leads.wanted = None;
+                return;
+            }
+            change::Step::BringUp(target) => return self.propose_change(change::begin(current, target)),
+            change::Step::LetVote { joining } => joining,
+        };
+        let progress = self.node.raft.prs();
+        let has = |id: ReplicaId, index: Index| progress.get(id.0).is_some_and(|of| of.matched >= index.0);
+        if !joining.into_iter().all(|id| has(id, self.committed)) {
+            return;
+        }
+        let stable = self.stable.get();
+        let holds_all = |id| if id == self.id { is_whole } else { wanted.is_backup(id) && has(id, stable) };
+        match check_removal(&self.settings, &wanted, holds_all) {
+            Ok(()) => self.propose_change(change::begin(current, wanted)),
+            // Copies come with time.
+            Err(RemovalRefused::TooFewCopies { .. }) => {}
+            Err(why @ RemovalRefused::LastBackup) => {
+                leads.wanted = None;
+                actions.push(Action::RefuseChange(why.into()));
+            }
+        }
+    }
+
+    /// Raft takes each entry of a leader, but while it hands over.
+    fn propose_change(&mut self, change: ConfChangeV2) {
+        self.node.propose_conf_change(Vec::new(), change).ok();
+    }
+
+    /// Begins to hand leadership over to a witness that has all entries, or sees to it that it ends: a leader that is still there one election timeout later steps down, because it has had no lease since.
+    fn hand_over(&mut self, now: Instant) {
+        let Some(leads) = self.leadership.as_mut() else { return };
+        if let Some(began) = leads.handed_over {
+            if now.since(began) >= self.settings.election_timeout {
+                self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
+            }
+            return;
+        }
+        let last = self.node.raft.raft_log.last_index();
+        let progress = self.node.raft.prs();
+        let witnesses =
+            self.members.current().voters().filter(|(id, role)| *role == Role::Witness && *id != self.id);
+        let witnesses = witnesses.filter(|(id, _)| self.members.stays(*id));
+        let has_all = |id: &ReplicaId| progress.get(id.0).is_some_and(|of| of.matched == last);
+        let ready: Vec<ReplicaId> = witnesses.map(|(id, _)| id).filter(has_all).collect();
+        let place = self.chance.draw() % ready.len().max(1) as u64;
+        let Some(chosen) = usize::try_from(place).ok().and_then(|place| ready.get(place)) else { return };
+        leads.lease.hand_over();
+        leads.handed_over = Some(now);
+        self.node.transfer_leader(chosen.0);
+    }
+
+    fn drop_values(&mut self, actions: &mut Vec<Action>) {
+        if self.role != Role::Witness {
+            return;
+        }
+        let upto =
+            self.stable.droppable(&self.offices, self.id, self.leadership.is_some()).min(self.committed);
+        if upto > self.dropped {
+            let first = Index(self.dropped.0 + 1);
+            self.dropped = upto;
+            if self.node.mut_store().drop_values(first, upto) {
+                actions.push(Action::DropValues(upto));
+            }
+        }
+    }
+
+    fn answer_reads(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(leads) = self.leadership.as_mut()
+            && self.node.raft.commit_to_current_term()
+        {
+            leads.answer_reads(now, self.committed, self.members.current(), actions);
+        }
+    }
+}
+
+/// Tells offices and members of an entry of the log; members only of one that is not applied.
+fn note(offices: &mut Offices, members: &mut Membership, (index, applied): (Index, Index), body: Body) {
+    match body {
+        Body::Office(office) => offices.append(index, office),
+        Body::Members(target) if index > applied => members.append(index, Some(target)),
+        Body::Settled if index > applied => members.append(index, None),
+        Body::Members(_) | Body::Settled | Body::Empty | Body::Command(_) => {}
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replica").field("id", &self.id).field("term", &self.term()).finish_non_exhaustive()
+    }
+}

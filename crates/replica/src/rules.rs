@@ -1,0 +1,27 @@
+//! Safety rules that a test can break, to prove that another test finds the fault. Without the feature `broken-rules` no rule can be broken: each function
+//! that asks whether a rule is broken is the constant `false`.
+
+units::broken_rules! {
+    /// Broken rule: the leader of the moment counts as a copy that stays. Any leader moves the stable index, and a witness that leads no longer keeps nothing for its office.
+    LeaderOfTheMoment asked as takes_any_leader_for_a_copy,
+    /// Broken rule: what the leader in office has not written yet counts as a copy.
+    Unwritten asked as counts_unwritten,
+    /// Broken rule: the stable index moves in a group without a voting backup.
+    StableWithoutBackups asked as needs_no_backup,
+    /// Broken rule: a committed value is stable.
+    DropAtCommit asked as drops_at_commit,
+    /// Broken rule: a replica in office whose office another one has taken keeps no values, relieved or not.
+    Unrelieved asked as relieves_by_election,
+    /// Broken rule: a replica is removed whatever copies are left.
+    FreeRemoval asked as counts_no_copies,
+    /// Broken rule: a leader that the change under way removes takes the office.
+    LeavingLeader asked as lets_a_leaving_leader_serve,
+    /// Broken rule: a replica votes while the lease that it acknowledged may last.
+    EarlyVote asked as votes_early,
+    /// Broken rule: a replica votes right after its start, although it may have acknowledged a lease before.
+    ForgottenVote asked as forgets_promises,
+    /// Broken rule: a lease counts from the receipt of an acknowledgement instead of from the sending of the heartbeat.
+    LeaseFromReceipt asked as counts_from_receipt,
+    /// Broken rule: a lease lasts while the leader hands leadership over.
+    LeaseInTransfer asked as keeps_lease_in_transfer,
+}
