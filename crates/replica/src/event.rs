@@ -38,16 +38,16 @@ pub enum Event {
     Read(ReadId),
     /// Everything up to this [`Action::Persist`] is durable.
     Persisted(u64),
-    /// The entries up to this index are in the tables.
+    /// The entries up to this index are in the tables. Indexes ascend.
     Applied(Index),
-    /// Values that [`Action::Fetch`] asked for came from a backup, and are durable in this replica's log.
+    /// Values that [`Action::Fetch`] asked for came, and are durable in this replica's log; an earlier [`Action::DropValues`] of theirs is over. Also said, with nothing, where none came: the replica asks again.
     Values(Vec<((Index, Term), Vec<u8>)>),
     /// The replica shall lead no longer, if it does: a witness that has all entries takes over.
     HandOver,
     /// The group is to have these voters. Those that it has keep their roles; the leader is among them. Said again after each change of the leader until the members are these.
     Change(Configuration),
-    /// The tables hold every value up to the log's first entry, durably: what a new primary pulls has come.
-    Whole,
+    /// The tables hold every value up to the log's first entry, durably: what the leader of this term pulls has come.
+    Whole(Term),
 }
 
 /// What a replica asks for. The actions of one step are in the order in which they are to be begun.
@@ -55,7 +55,7 @@ pub enum Event {
 pub enum Action {
     /// Send a message to a replica. It may be lost, late or repeated.
     Send(ReplicaId, Box<Message>),
-    /// Make entries and the vote durable, then say [`Event::Persisted`]. The first entry replaces what the log has from there on.
+    /// Make entries and the vote durable, all of a request or nothing, in the order of requests, then say [`Event::Persisted`]. The first entry replaces what the log has from there on.
     Persist {
         /// The number of this request: they ascend.
         number: u64,
@@ -85,7 +85,7 @@ pub enum Action {
     RefuseRead(ReadId, Option<ReplicaId>),
     /// The group's members stay, at the leader's word.
     RefuseChange(ChangeRefused),
-    /// Get the values of these entries from a backup.
+    /// Get the values of these entries from a backup, or from the holder of an office that stands ([`crate::Replica::offices`]): after failures that holder may have the last copy.
     Fetch(Vec<(Index, Term)>),
     /// The values of entries up to this index are needed no more, also on the drive.
     DropValues(Index),

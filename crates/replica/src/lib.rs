@@ -13,7 +13,7 @@
 //!
 //! # What holds
 //!
-//! - A value at or below the [`StableIndex`] is with every voting backup and with the holder of the office: K + 1 copies. A value above it is with every replica that has its entry: a majority, K + 1 copies.
+//! - A value at or below the [`StableIndex`] is with every voting backup and with a holder of an office that is not relieved: K + 1 copies. A value above it is with every replica that has its entry: a majority, K + 1 copies.
 //! - Whoever wrote its office into its log keeps every value until it is relieved by a later holder that has them all.
 //! - A removal leaves more whole copies than the new configuration may lose replicas ([`check_removal`]).
 //! - Members change one set of voters at a time ([`Membership`]); who joins votes once it holds everything committed.

@@ -103,7 +103,8 @@ impl GroupLog {
     /// Gives an entry its value, if the entry is of that term and lacks one.
     pub(crate) fn restore_value(&mut self, (index, term): (Index, Term), value: Vec<u8>) {
         let place = self.place(index.0);
-        if let Some(entry) = self.entries.get_mut(place).filter(|entry| entry.term == term.0)
+        let is_asked = |entry: &&mut Entry| (entry.index, entry.term) == (index.0, term.0);
+        if let Some(entry) = self.entries.get_mut(place).filter(is_asked)
             && let Some(Body::Command(mut command)) = Body::of(entry)
         {
             command.value.get_or_insert(value);
@@ -127,6 +128,11 @@ impl GroupLog {
         }
         let entries = lacking.into_iter().filter_map(|index| self.entries.get(self.place(index)));
         entries.map(|entry| (Index(entry.index), Term(entry.term))).collect()
+    }
+
+    /// The index before the first entry.
+    pub(crate) fn base(&self) -> Index {
+        Index(self.base.0)
     }
 
     /// True if each entry has its value.
@@ -172,7 +178,14 @@ impl Storage for GroupLog {
         }
         let entries = low..low + found.len() as u64;
         if context.can_async() && self.lacking.range(entries.clone()).next().is_some() {
-            self.wanted.borrow_mut().push(Wanted { context, entries, is_told: false });
+            let mut wanted = self.wanted.borrow_mut();
+            // Raft asks for the same replica again with each proposal and heartbeat. The context's text names the replica.
+            let same = |asked: &Wanted| {
+                asked.entries == entries && format!("{:?}", asked.context) == format!("{context:?}")
+            };
+            if !wanted.iter().any(same) {
+                wanted.push(Wanted { context, entries, is_told: false });
+            }
             return Err(Error::Store(StorageError::LogTemporarilyUnavailable));
         }
         Ok(found)

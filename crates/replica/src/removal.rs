@@ -53,6 +53,18 @@ pub enum ChangeRefused {
     /// A voter would get another role.
     #[error("replica {} has another role: a replica keeps its role for life", .0.0)]
     OtherRole(ReplicaId),
+    /// Too few replicas of a role: after as many failures as the group may have nobody could lead, or values would have too few copies.
+    #[error("{count} {role:?} replicas of {voters} voters: at least {least} are needed")]
+    TooFew {
+        /// The role.
+        role: Role,
+        /// Voters with that role.
+        count: usize,
+        /// All voters.
+        voters: usize,
+        /// The least number with that role.
+        least: usize,
+    },
     /// Replicas would go that must stay.
     #[error(transparent)]
     Removal(#[from] RemovalRefused),
@@ -78,6 +90,13 @@ pub fn check_change(
     if target.backups().next().is_none() {
         return Err(RemovalRefused::LastBackup.into());
     }
+    let voters = target.voters().len();
+    for (role, least) in [(Role::Witness, target.may_fail() + 1), (Role::Backup, target.may_fail())] {
+        let count = target.voters().filter(|(_, has)| *has == role).count();
+        if count < least {
+            return Err(ChangeRefused::TooFew { role, count, voters, least });
+        }
+    }
     Ok(())
 }
 
@@ -98,6 +117,23 @@ mod tests {
         let refused = RemovalRefused::TooFewCopies { whole: 2, wanted: 3, may_fail: 2 };
         assert_eq!(check(&[2, 3], &[1, 4, 5], &[2, 3]), Err(refused));
         assert!(refused.to_string().contains("2 replicas with every value"));
+    }
+
+    #[test]
+    fn a_group_keeps_witnesses_that_can_lead_and_backups_for_its_copies() {
+        let of = |backups: &[u64], witnesses: &[u64]| {
+            let of = |ids: &[u64], role| ids.iter().map(move |id| (ReplicaId(*id), role)).collect::<Vec<_>>();
+            Configuration::new([of(backups, Role::Backup), of(witnesses, Role::Witness)].concat())
+        };
+        let five = of(&[2, 3], &[1, 4, 5]);
+        let check = |target: &Configuration| check_change(ReplicaId(1), &five, target);
+        assert_eq!(check(&of(&[2, 3], &[1, 4])), Ok(()));
+        let too_few = |role, count, voters, least| Err(ChangeRefused::TooFew { role, count, voters, least });
+        assert_eq!(check(&of(&[2, 3], &[1])), too_few(Role::Witness, 1, 3, 2));
+        assert_eq!(check(&of(&[2], &[1, 4, 5, 6])), too_few(Role::Backup, 1, 5, 2));
+        assert_eq!(check(&of(&[2, 3], &[4, 5])), Err(ChangeRefused::WithoutLeader));
+        let other = of(&[2, 4], &[1, 5, 6]);
+        assert_eq!(check(&other), Err(ChangeRefused::OtherRole(ReplicaId(4))));
     }
 
     #[test]

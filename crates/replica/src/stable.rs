@@ -3,9 +3,9 @@
 use crate::rules::Rules;
 use crate::{Index, Offices, ReplicaId, Settings};
 
-/// The index up to which a group's values are stable: committed, and with every voting backup and the holder of the office, K + 1 copies. Witnesses need not keep them.
+/// The index up to which a group's values are stable: committed, and with every voting backup and a holder of an office that is not relieved, K + 1 copies. Witnesses need not keep them.
 ///
-/// The index never falls: whoever votes as a backup has everything up to its promotion, and the holder of the office keeps what it has until it is relieved.
+/// The index never falls: a backup counts from the entry on that lets it vote, and the holder of the office keeps what it has until it is relieved.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StableIndex {
     rules: Rules,

@@ -52,9 +52,9 @@ fn broken_rules_are_found() {
         (BrokenRule::DropAtCommit, 0),
         (BrokenRule::Unwritten, 0),
         (BrokenRule::Unrelieved, 0),
-        (BrokenRule::FreeRemoval, 370),
-        (BrokenRule::LeavingLeader, 900),
-        (BrokenRule::EarlyVote, 400),
+        (BrokenRule::FreeRemoval, 800),
+        (BrokenRule::LeavingLeader, 2_100),
+        (BrokenRule::EarlyVote, 1_400),
         (BrokenRule::LeaseInTransfer, 40),
     ] {
         let found = (first..first + RUNS_WITH_A_BROKEN_RULE).find_map(|seed| {

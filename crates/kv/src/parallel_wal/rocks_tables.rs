@@ -106,12 +106,24 @@ impl RocksTables {
 
     /// When a batch of `bytes` may be written; `None`: now.
     fn has_room_at(&self, bytes: usize) -> Option<Instant> {
-        let mut pace = self.pace.as_ref()?.lock();
-        if !pace.is_flushing() {
-            return None;
-        }
+        let pace = self.pace.as_ref()?;
+        let asks = {
+            let pace = pace.lock();
+            if !pace.is_flushing() {
+                return None;
+            }
+            pace.asks_for_memtables()
+        };
+        // RocksDB is asked without the lock, since its flushes take the lock too.
+        let memtables = asks.then(|| memtable_bytes(&self.db));
         let now = self.driver.now();
-        let due = pace.admit(now, bytes as u64, || memtable_bytes(&self.db));
+        let due = {
+            let mut pace = pace.lock();
+            if let Some(bytes) = memtables {
+                pace.memtables_are(bytes);
+            }
+            pace.admit(now, bytes as u64)
+        };
         if due <= now {
             return None;
         }
@@ -273,7 +285,7 @@ impl FlushEvents for FlushReports {
     }
 
     fn family_flushed(&self, family: Option<u32>, largest: u64) {
-        if let Some(pace) = &self.pace {
+        if let Some(pace) = self.pace.as_ref().filter(|_| family == Some(Family::DEFAULT.0)) {
             pace.lock().flush_ends(self.driver.now());
         }
         if let Some(parallel_wal) = self.parallel_wal.upgrade() {

@@ -6,8 +6,8 @@ use units::Instant;
 
 /// Makes room in memtables last until the flush under way is done.
 ///
-/// RocksDB takes writes at full speed until its memtables are full, and then stops all writers until a flush is done. Where the log is faster than a flush, as on drives whose zones are slower than the drive, a few writers in each memtable wait for most of a flush. The pace lets each write
-/// wait a little instead: as long as a flush is under way, writes take the room that is left at such a rate that it is used up when the flush is expected to be done. What a flush takes is learnt from the one before.
+/// RocksDB takes writes at full speed until all memtables but one are full, delays them then, and stops all writers when the last one is full, until a flush is done. Where the log is faster than a flush, as on drives whose zones are slower than the drive, a few writers in each memtable wait for most of a flush. The pace lets each write
+/// wait a little instead: as long as a flush is under way, writes take the room that is left at such a rate that it is used up when the flush is expected to be done. What a flush takes for a byte of memtables is learnt from the one before.
 ///
 /// No promise rests on it: where the expectation is wrong, RocksDB stops writers as it would without.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Memtables {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     began: Instant,
-    /// Bytes of all memtables at the first write since then.
+    /// Bytes of all memtables, as RocksDB said first since then.
     bytes: Option<u64>,
 }
 
@@ -50,10 +50,12 @@ const ASK_EVERY: u64 = 64 << 10;
 const BURST: f64 = 64.0 * 1024.0;
 /// A flush that is late is expected to take this part of its time still.
 const LATE: f64 = 0.1;
-/// Writes go at this part of the flush's rate at least.
-const LEAST_RATE: f64 = 0.25;
+/// A byte of a write waits for as many bytes of the flush at most.
+const MOST_PER_BYTE: f64 = 4.0;
 /// A flush that takes so many times as long as expected has failed, or waits for something else: writes do not wait for it.
 const GIVEN_UP: f64 = 8.0;
+/// The longest time that a write waits, whatever is expected.
+const LONGEST: Duration = Duration::from_millis(100);
 
 impl WritePace {
     /// The pace of a database whose memtables, of `memtable` bytes each, may take `limit` bytes in all.
@@ -69,49 +71,75 @@ impl WritePace {
         }
     }
 
-    /// True if writes may have to wait.
+    /// True if a flush is under way: writes may have to wait.
     pub(super) fn is_flushing(&self) -> bool {
         self.flush.is_some()
     }
 
-    /// A flush begins.
-    pub(super) fn flush_begins(&mut self, now: Instant) {
-        self.flush = Some(Flush { began: now, bytes: None });
-        self.since_asked = ASK_EVERY;
+    /// True if [`memtables_are`](WritePace::memtables_are) is to be called before the next [`admit`](WritePace::admit).
+    pub(super) fn asks_for_memtables(&self) -> bool {
+        self.since_asked >= ASK_EVERY
     }
 
-    /// The flush is done.
+    /// All memtables have `bytes`, by RocksDB's word.
+    pub(super) fn memtables_are(&mut self, bytes: u64) {
+        self.used = bytes;
+        self.since_asked = 0;
+        if let Some(flush) = &mut self.flush {
+            flush.bytes.get_or_insert(bytes);
+        }
+    }
+
+    /// A flush begins. RocksDB says so of each family of a flush: the first one counts.
+    pub(super) fn flush_begins(&mut self, now: Instant) {
+        let is_under_way = self.flush.is_some_and(|flush| {
+            let expected = self.expected(&flush);
+            expected.is_some_and(|expected| now.since(flush.began).as_nanos() as f64 <= expected * GIVEN_UP)
+        });
+        if !is_under_way {
+            self.flush = Some(Flush { began: now, bytes: None });
+            self.since_asked = ASK_EVERY;
+            self.through = Instant::ORIGIN;
+        }
+    }
+
+    /// The flush is done. What it took is expected of the next one, but not more than twice as much as of this one: a machine that stood still says nothing about flushes.
     pub(super) fn flush_ends(&mut self, now: Instant) {
+        self.through = Instant::ORIGIN;
         if let Some(Flush { began, bytes: Some(bytes) }) = self.flush.take()
             && bytes >= self.telling.max(1)
         {
-            self.nanos_per_byte = Some(now.since(began).as_nanos() as f64 / bytes as f64);
+            let taken = now.since(began).as_nanos() as f64 / bytes as f64;
+            self.nanos_per_byte = Some(self.nanos_per_byte.map_or(taken, |before| taken.min(before * 2.0)));
         }
     }
 
-    /// When a write of `bytes` may begin. `memtables`: the bytes of all memtables now.
-    pub(super) fn admit(&mut self, now: Instant, bytes: u64, memtables: impl FnOnce() -> u64) -> Instant {
-        let Some(flush) = &mut self.flush else { return now };
-        if self.since_asked >= ASK_EVERY {
-            self.used = memtables();
-            self.since_asked = 0;
-        }
+    /// The nanoseconds that a flush is expected to take, if that is known.
+    fn expected(&self, flush: &Flush) -> Option<f64> {
+        Some(self.nanos_per_byte? * flush.bytes? as f64)
+    }
+
+    /// When a write of `bytes` may begin: not after the flush is expected to be done.
+    pub(super) fn admit(&mut self, now: Instant, bytes: u64) -> Instant {
+        let Some(flush) = self.flush else { return now };
+        let room = self.limit.saturating_sub(self.used + self.since_asked) as f64;
         self.since_asked += bytes;
-        let flushed = *flush.bytes.get_or_insert(self.used);
-        let Some(nanos_per_byte) = self.nanos_per_byte else { return now };
-        let expected = nanos_per_byte * flushed as f64;
+        let Some((expected, nanos_per_byte)) = self.expected(&flush).zip(self.nanos_per_byte) else {
+            return now;
+        };
         let passed = now.since(flush.began).as_nanos() as f64;
         if passed > expected * GIVEN_UP {
             return now;
         }
         let left = (expected - passed).max(expected * LATE);
-        let room = self.limit.saturating_sub(self.used + self.since_asked) as f64;
-        let nanos = (left / room.max(1.0)).min(nanos_per_byte / LEAST_RATE);
+        let nanos = (left / room.max(1.0)).min(nanos_per_byte * MOST_PER_BYTE);
         let time = |bytes: f64| Duration::from_nanos((nanos * bytes) as u64);
         let earliest = Instant(now.0.saturating_sub(time(BURST).as_nanos() as u64));
+        let latest = now.after(LONGEST.min(Duration::from_nanos(left as u64)));
         let begins = self.through.max(earliest);
-        self.through = begins.after(time(bytes as f64));
-        begins.max(now)
+        // No write has others wait for longer than the flush is expected to take still.
+        self.through = begins.after(time(bytes as f64)).min(latest);
+        begins.max(now).min(latest)
     }
 }
 
@@ -130,17 +158,24 @@ mod tests {
     fn flushing() -> WritePace {
         let mut pace = WritePace::new(TWO);
         pace.flush_begins(at(0));
-        assert_eq!(pace.admit(at(0), 0, || 4 * MIB), at(0), "nothing is known of a flush");
+        assert_eq!(admit(&mut pace, at(0), 0, 4 * MIB), at(0), "nothing is known of a flush");
         pace.flush_ends(at(40));
         pace.flush_begins(at(100));
         pace
+    }
+
+    fn admit(pace: &mut WritePace, now: Instant, bytes: u64, used: u64) -> Instant {
+        if pace.asks_for_memtables() {
+            pace.memtables_are(used);
+        }
+        pace.admit(now, bytes)
     }
 
     /// Writers that write as fast as they may, one after the other: the time at which 4 MiB are used up.
     fn fill(pace: &mut WritePace, write: u64) -> Instant {
         let (mut now, mut used) = (at(100), 4 * MIB);
         while used < 8 * MIB {
-            now = pace.admit(now, write, || used);
+            now = admit(pace, now, write, used);
             used += write;
         }
         now
@@ -162,11 +197,11 @@ mod tests {
             let now = at(100).after(Duration::from_micros(625 * n));
             for _ in 0..8 {
                 let used = 4 * MIB + n * 32_768;
-                assert_eq!(pace.admit(now, 4096, || used), now, "round {n}");
+                assert_eq!(admit(&mut pace, now, 4096, used), now, "round {n}");
             }
         }
         pace.flush_ends(at(140));
-        assert_eq!(pace.admit(at(140), MIB, || unreachable!("nothing is flushed")), at(140));
+        assert_eq!(pace.admit(at(140), MIB), at(140));
     }
 
     #[test]
@@ -175,12 +210,12 @@ mod tests {
         pace.flush_ends(at(140));
         pace.flush_begins(at(200));
         pace.since_asked = ASK_EVERY;
-        assert_eq!(pace.admit(at(200), 0, || 100), at(200));
+        assert_eq!(admit(&mut pace, at(200), 0, 100), at(200));
         pace.flush_ends(at(210));
         pace.flush_begins(at(300));
-        pace.admit(at(300), 512 << 10, || 4 * MIB);
+        admit(&mut pace, at(300), 512 << 10, 4 * MIB);
         // By the small flush a byte would take 100 us.
-        let due = pace.admit(at(300), 0, || 4 * MIB);
+        let due = admit(&mut pace, at(300), 0, 4 * MIB);
         assert!(due < at(310), "{due:?}");
     }
 
@@ -189,11 +224,49 @@ mod tests {
         let mut pace = flushing();
         let late = at(150);
         // The first 64 KiB go at once, as those of writers that come together.
-        assert_eq!(pace.admit(late, 64 << 10, || 8 * MIB), late);
-        let first = pace.admit(late, 64 << 10, || 8 * MIB);
-        let second = pace.admit(late, 64 << 10, || 8 * MIB);
+        assert_eq!(admit(&mut pace, late, 64 << 10, 8 * MIB), late);
+        let first = admit(&mut pace, late, 64 << 10, 8 * MIB);
+        let second = admit(&mut pace, late, 64 << 10, 8 * MIB);
         // 64 KiB at 25 MiB/s.
         assert_eq!(second.since(first), Duration::from_micros(2_500));
-        assert_eq!(pace.admit(at(500), MIB, || 8 * MIB), at(500));
+        assert_eq!(admit(&mut pace, at(500), MIB, 8 * MIB), at(500));
+    }
+
+    #[test]
+    fn a_write_larger_than_the_room_keeps_others_no_longer_than_the_flush() {
+        let mut pace = flushing();
+        assert_eq!(admit(&mut pace, at(100), 64 * MIB, 4 * MIB), at(100));
+        assert!(admit(&mut pace, at(101), 100, 4 * MIB) <= at(140));
+        // What it owed is forgotten with the flush.
+        pace.flush_ends(at(141));
+        pace.flush_begins(at(142));
+        assert_eq!(admit(&mut pace, at(142), 100, 4 * MIB), at(142));
+    }
+
+    #[test]
+    fn a_flush_of_a_machine_that_stood_still_counts_twice_at_most() {
+        let mut pace = flushing();
+        admit(&mut pace, at(100), 0, 4 * MIB);
+        pace.flush_ends(at(600_100));
+        pace.flush_begins(at(600_200));
+        for _ in 0..1_000 {
+            let due = admit(&mut pace, at(600_200), MIB, 4 * MIB);
+            assert!(due <= at(600_280), "{due:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_family_of_a_flush_begins_it() {
+        let mut pace = flushing();
+        admit(&mut pace, at(100), 0, 4 * MIB);
+        pace.flush_begins(at(120));
+        pace.flush_ends(at(140));
+        // 40 ms as before, and not 20.
+        pace.flush_begins(at(200));
+        assert_eq!(admit(&mut pace, at(239), 4 * MIB, 8 * MIB), at(239));
+        assert!(admit(&mut pace, at(239), 4096, 8 * MIB) > at(239));
+        // A flush that failed ends never: the next one counts.
+        pace.flush_begins(at(1_000));
+        assert_eq!(pace.flush.map(|flush| flush.began), Some(at(1_000)));
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Leadership {
     pub is_asked_to_hand_over: bool,
     /// When a handing over began.
     pub handed_over: Option<Instant>,
+    /// Where the log has the leader's office, if it took one.
+    pub office: Option<Index>,
     /// The voters that the group is to have.
     pub wanted: Option<Configuration>,
     heartbeat: Duration,
@@ -39,6 +41,7 @@ impl Leadership {
             lease: LeaderLease::new(settings, leader, now),
             is_asked_to_hand_over: false,
             handed_over: None,
+            office: None,
             wanted: None,
             heartbeat: settings.heartbeat,
             last_heartbeat: now,

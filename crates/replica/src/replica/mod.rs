@@ -83,6 +83,19 @@ impl Replica {
         settings.check()?;
         let mut chance = SplitMix64::new(seed);
         let Recovered { base, entries, vote, applied, offices, stable, is_whole, members } = recovered;
+        let last = entries.last().map_or(base.0, |entry| Index(entry.index));
+        if applied < base.0 || applied > last || vote.commit > last.0 {
+            return Err(format!(
+                "the log holds entries {} to {}, the tables what was committed up to {}, the vote says {}",
+                base.0.0 + 1,
+                last.0,
+                applied.0,
+                vote.commit
+            ));
+        }
+        // A commit index need not be durable before what it lets apply.
+        let mut vote = vote;
+        vote.commit = vote.commit.max(applied.0);
         let committed = Index(vote.commit);
         let log = GroupLog::new(&members.0, base, &entries, vote);
         let mut offices = Offices::new(settings, offices);
@@ -148,10 +161,17 @@ impl Replica {
         &self.members
     }
 
+    /// The offices that are committed as far as the replica knows. Their holders keep every value, as backups do.
+    pub fn offices(&self) -> &Offices {
+        &self.offices
+    }
+
     /// True if the replica leads, serves clients, and no other one can have been elected until `now`. To be asked after a read was carried out.
     pub fn may_answer(&self, now: Instant) -> bool {
+        let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
         self.serves()
-            && self.leadership.as_ref().is_some_and(|leads| leads.lease.lasts(now, self.members.current()))
+            && self.node.raft.commit_to_current_term()
+            && self.leadership.as_ref().is_some_and(lasts)
     }
 
     /// The term of the log's entry at `index`, and what it says.
@@ -160,6 +180,8 @@ impl Replica {
     }
 
     /// Tells the replica what happened. Returns what it wants done.
+    ///
+    /// `now` is read from the replica's monotone clock after the event happened: promises and reads count from it, and a time from before would let two replicas lead.
     pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -175,7 +197,9 @@ impl Replica {
                     leads.is_asked_to_hand_over = true;
                 }
             }
-            Event::Whole => self.is_whole = true,
+            Event::Whole(term) => {
+                self.is_whole |= self.leadership.as_ref().is_some_and(|leads| leads.term == term);
+            }
             Event::Change(target) => self.want(target, &mut actions),
         }
         self.keep_time(now);
@@ -200,7 +224,9 @@ impl Replica {
             MessageType::MsgPropose
             | MessageType::MsgReadIndex
             | MessageType::MsgReadIndexResp
-            | MessageType::MsgTransferLeader => return,
+            | MessageType::MsgTransferLeader
+            // Snapshots are not built yet.
+            | MessageType::MsgSnapshot => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 let is_handed_over = message.context == HANDED_OVER;
                 if !self.promise.allows_vote(now, is_handed_over) {
@@ -221,7 +247,7 @@ impl Replica {
             _ => {}
         }
         let term = message.term;
-        let was_vote_for = self.node.raft.vote;
+        let voted = (self.node.raft.term, self.node.raft.vote);
         // A message that Raft refuses changes nothing: its sender repeats it, or has a higher term's answer.
         self.node.step(message).ok();
         let is_leader_s = self.leader() == Some(from) && self.node.raft.term == term;
@@ -235,7 +261,10 @@ impl Replica {
                 self.heartbeat = sent.map(|sent| (Term(term), sent));
             }
         }
-        if kind == MessageType::MsgRequestVote && self.node.raft.vote == from.0 && was_vote_for != from.0 {
+        if kind == MessageType::MsgRequestVote
+            && self.node.raft.vote == from.0
+            && voted != (self.node.raft.term, from.0)
+        {
             self.candidacy.hear(now, self.chance.draw());
         }
     }
@@ -442,15 +471,24 @@ impl Replica {
             self.leadership = Some(Leadership::new(&self.settings, self.id, term, now));
             if self.may_serve() {
                 self.propose_office(OfficeEntry::Taken(Office { holder: self.id, term }));
+                let last = Index(self.node.raft.raft_log.last_index());
+                if let Some(leads) = &mut self.leadership {
+                    leads.office = Some(last);
+                }
             }
         }
     }
 
-    /// True if this leader in office has every value on its drive, and its office, without which it would not keep them after a restart.
-    fn is_whole_copy(&self) -> bool {
+    /// True if the office of this leader is on its drive: without it the leader would not know after a restart that it keeps values.
+    fn office_is_written(&self) -> bool {
         let durable = self.node.raft.prs().get(self.id.0).map_or(0, |own| own.matched);
-        let is_written = durable >= self.committed.0 || self.settings.rules().counts_unwritten();
-        self.is_whole && is_written && self.node.store().has_all_values()
+        let office = self.leadership.as_ref().and_then(|leads| leads.office);
+        office.is_some_and(|office| durable >= office.0) || self.settings.rules().counts_unwritten()
+    }
+
+    /// True if this leader in office has every value on its drive.
+    fn is_whole_copy(&self) -> bool {
+        self.is_whole && self.office_is_written() && self.node.store().has_all_values()
     }
 
     /// Raft takes each entry of a leader; it refuses those of others, of which there are none here.
@@ -466,7 +504,8 @@ impl Replica {
         let progress = self.node.raft.prs();
         let matched = |id: ReplicaId| progress.get(id.0).map_or(Index::default(), |of| Index(of.matched));
         let backups: Vec<Index> = self.members.backups().into_iter().map(matched).collect();
-        self.stable.advance(self.committed, in_office.then(|| matched(self.id)), backups);
+        let own = (in_office && self.office_is_written()).then(|| matched(self.id));
+        self.stable.advance(self.committed, own, backups);
         if in_office && self.is_whole_copy() {
             for office in self.offices.to_relieve().to_vec() {
                 if !self.offices.is_being_relieved(office) {
@@ -508,6 +547,12 @@ impl Replica {
         let is_whole = self.is_whole_copy();
         let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
         let Some(wanted) = leads.wanted.clone() else { return };
+        // What joined since the wish may have another role.
+        if let Err(why) = check_change(self.id, current, &wanted) {
+            leads.wanted = None;
+            actions.push(Action::RefuseChange(why));
+            return;
+        }
         let joining = match change::next(current, &wanted) {
             change::Step::Done => {
                 leads.wanted = None;
@@ -571,6 +616,8 @@ impl Replica {
         if upto > self.dropped {
             let first = Index(self.dropped.0 + 1);
             self.dropped = upto;
+            // The tables lose the values of older entries too.
+            self.is_whole &= self.node.store().base() == Index::default();
             if self.node.mut_store().drop_values(first, upto) {
                 actions.push(Action::DropValues(upto));
             }

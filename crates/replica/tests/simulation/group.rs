@@ -404,7 +404,10 @@ impl Group {
 
     /// Asks a backup that lives for the values.
     fn fetch(&mut self, node: usize, wanted: &[(Index, Term)]) {
-        let backups: Vec<usize> = self.members.0.backups().map(|id| id.0 as usize - 1).collect();
+        let holders = self.nodes[node].replica.iter().flat_map(|replica| replica.offices().standing());
+        let holders = holders.map(|office| office.holder);
+        let backups: Vec<usize> =
+            self.members.0.backups().chain(holders).map(|id| id.0 as usize - 1).collect();
         let lives = |backup: &usize| self.nodes[*backup].replica.is_some();
         let values: Vec<((Index, Term), Vec<u8>)> = wanted
             .iter()
