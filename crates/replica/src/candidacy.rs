@@ -6,29 +6,29 @@ use units::Instant;
 
 use crate::{Role, Settings};
 
-/// The time at which a replica stands for election if it hears of no leader.
+/// The time at which a replica stands for election if no message of a leader comes.
 ///
 /// Witnesses, the primary among them, stand after 1 to 1.5 election timeouts, backups after 3 to 4: a backup leads only where no witness can be elected, because each lacks a committed entry. A backup that refuses such a witness need not wait.
 #[derive(Clone, Debug)]
 pub struct Candidacy {
     settings: Settings,
     role: Role,
-    /// When the replica last heard of a leader, or started.
-    heard: Instant,
+    /// When the election timeout began: at the last message of a leader, the last vote, or the start.
+    timeout_began: Instant,
     stands_at: Instant,
 }
 
 impl Candidacy {
     /// The candidacy of a replica that starts at `now`. `random`: any number, another one each time.
     pub fn new(settings: &Settings, role: Role, now: Instant, random: u64) -> Candidacy {
-        let mut candidacy = Candidacy { settings: *settings, role, heard: now, stands_at: now };
-        candidacy.hear(now, random);
+        let mut candidacy = Candidacy { settings: *settings, role, timeout_began: now, stands_at: now };
+        candidacy.restart_timeout(now, random);
         candidacy
     }
 
-    /// The replica hears of a leader, or has voted for one.
-    pub fn hear(&mut self, now: Instant, random: u64) {
-        self.heard = now;
+    /// A message of a leader came, or the replica has voted for one.
+    pub fn restart_timeout(&mut self, now: Instant, random: u64) {
+        self.timeout_began = now;
         self.draw(now, random);
     }
 
@@ -42,9 +42,9 @@ impl Candidacy {
         self.stands_at
     }
 
-    /// The replica refused the pre-vote of a witness, because the witness's log lacks entries of its own. A backup that has heard of no leader for one election timeout stands at once.
+    /// The replica refused the pre-vote of a witness, because the witness's log lacks entries of its own. A backup to which no leader's message came for one election timeout stands at once.
     pub fn refuse_stale_witness(&mut self, now: Instant) {
-        if self.role == Role::Backup && now.since(self.heard) >= self.settings.election_timeout {
+        if self.role == Role::Backup && now.since(self.timeout_began) >= self.settings.election_timeout {
             self.stands_at = self.stands_at.min(now);
         }
     }
@@ -85,17 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_refuses_a_stale_witness_stands_at_once_unless_it_heard_of_a_leader() {
+    fn a_backup_that_refuses_a_stale_witness_stands_at_once_unless_there_was_a_leader() {
         let mut backup = candidacy(Role::Backup, 0);
         backup.refuse_stale_witness(at(999));
         assert_eq!(backup.stands_at(), at(3_000));
         backup.refuse_stale_witness(at(1_100));
         assert_eq!(backup.stands_at(), at(1_100));
-        backup.hear(at(1_200), 0);
+        backup.restart_timeout(at(1_200), 0);
         backup.refuse_stale_witness(at(1_300));
         assert_eq!(backup.stands_at(), at(4_200));
         let mut witness = candidacy(Role::Witness, 0);
-        witness.hear(at(5_000), 0);
+        witness.restart_timeout(at(5_000), 0);
         witness.refuse_stale_witness(at(6_500));
         assert_eq!(witness.stands_at(), at(6_000));
     }

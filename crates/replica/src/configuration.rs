@@ -1,4 +1,4 @@
-//! Who votes.
+//! The voters and learners of a group.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl Configuration {
         Configuration { voters: voters.into_iter().collect(), ..Configuration::default() }
     }
 
-    /// The same configuration with these learners.
+    /// This configuration, with `learners` in place of its own learners.
     #[must_use]
     pub fn with_learners(self, learners: impl IntoIterator<Item = (ReplicaId, Role)>) -> Configuration {
         Configuration { learners: learners.into_iter().collect(), ..self }

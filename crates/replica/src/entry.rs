@@ -1,4 +1,4 @@
-//! What an entry of a group's log says, and its bytes.
+//! The contents of an entry of a group's log, and their bytes.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -29,13 +29,13 @@ const WITNESS: u8 = 2;
 /// A command: what it changes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Command {
-    /// What every replica keeps: keys, kinds, expiry. The group does not look into it.
+    /// The command without its value: keys, kinds, expiry. Every replica keeps the record. `replica` does not read it.
     pub record: Vec<u8>,
-    /// What witnesses drop once it is stable. `None` where it was dropped.
+    /// The command's value, which witnesses drop once the entry is stable. `None` where the value was dropped.
     pub value: Option<Vec<u8>>,
 }
 
-/// What an entry of a group's log says.
+/// The contents of an entry of a group's log.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Body {
     /// Raft's entry at the begin of a term.
@@ -51,7 +51,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// What the entry says; `None` if its bytes are no entry's.
+    /// The contents of a Raft entry; `None` if its bytes are no entry's.
     pub fn of(entry: &Entry) -> Option<Body> {
         if entry.entry_type == EntryType::EntryNormal {
             return Body::decode(&entry.data);
@@ -84,7 +84,7 @@ impl Body {
         }
     }
 
-    /// What the bytes say; `None` if they are no entry's.
+    /// The contents that the bytes encode; `None` if they encode none.
     pub fn decode(bytes: &[u8]) -> Option<Body> {
         let Some((kind, rest)) = bytes.split_first() else { return Some(Body::Empty) };
         if let TAKEN | RELIEVED = *kind {
@@ -115,6 +115,16 @@ impl Body {
     pub fn has_value(&self) -> bool {
         !matches!(self, Body::Command(Command { value: None, .. }))
     }
+}
+
+/// True if the entry's value was dropped. Looks at the kind alone, since entries pass here on the path of a write.
+pub(crate) fn lacks_value(entry: &Entry) -> bool {
+    entry.entry_type == EntryType::EntryNormal && entry.data.first() == Some(&WITHOUT_VALUE)
+}
+
+/// True if the entry is about offices or members.
+pub(crate) fn concerns_members(entry: &Entry) -> bool {
+    entry.entry_type != EntryType::EntryNormal || matches!(entry.data.first(), Some(&(TAKEN | RELIEVED)))
 }
 
 /// The change of Raft's configuration that the entry holds.
@@ -187,6 +197,9 @@ mod tests {
         ] {
             let bytes = body.encode();
             assert_eq!(Body::decode(&bytes), Some(body.clone()), "{bytes:?}");
+            let entry = Entry { data: bytes.clone().into(), ..Entry::default() };
+            assert_eq!(lacks_value(&entry), !body.has_value(), "{body:?}");
+            assert_eq!(concerns_members(&entry), matches!(body, Body::Office(_)), "{body:?}");
             for len in 1..bytes.len() {
                 assert_ne!(Body::decode(&bytes[..len]), Some(body.clone()), "{len} of {bytes:?}");
             }

@@ -1,4 +1,4 @@
-//! What a replica is told, and what it asks for.
+//! The events that a replica takes, and the actions that it returns.
 
 use raft::eraftpb::{Entry, HardState};
 use units::Instant;
@@ -25,7 +25,7 @@ pub struct Message {
     pub stable: Index,
 }
 
-/// What a replica is told.
+/// An event that a replica takes.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed.
@@ -50,7 +50,7 @@ pub enum Event {
     Whole(Term),
 }
 
-/// What a replica asks for. The actions of one step are in the order in which they are to be begun.
+/// An action that a replica's caller is to carry out. The actions of one step are in the order in which they are to be begun.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Send a message to a replica. It may be lost, late or repeated.
@@ -66,22 +66,22 @@ pub enum Action {
     },
     /// Put committed commands into the tables, in this order, then say [`Event::Applied`]. A witness puts the records there, without values but for those it keeps.
     Apply(Vec<(Index, Option<Command>)>),
-    /// The command is committed at this index: the client may hear so.
+    /// The command is committed at this index: the client may be answered.
     Acknowledge(ProposalId, Index),
-    /// This replica cannot carry the command out; nothing of it was begun.
+    /// The replica does not take the command, of which nothing was begun; the leader, if it knows one.
     RefuseProposal(ProposalId, Option<ReplicaId>),
-    /// Whether the command will be carried out is not known: this replica leads no more.
+    /// The command's outcome is not known: this replica leads no more.
     LoseProposal(ProposalId),
     /// The read may be answered from tables to which everything up to an index was applied.
     Answer {
         /// The read.
         read: ReadId,
-        /// What the tables must hold.
+        /// The index up to which the tables must hold the log.
         index: Index,
         /// The read counts only if [`crate::Replica::may_answer`] is still true after it was carried out; else it is to be asked again. Without: a majority has said that nobody else led when the read came.
         by_lease: bool,
     },
-    /// This replica cannot answer the read.
+    /// The replica does not answer the read; the leader, if it knows one.
     RefuseRead(ReadId, Option<ReplicaId>),
     /// The group's members stay, at the leader's word.
     RefuseChange(ChangeRefused),

@@ -9,7 +9,7 @@ use crate::{Configuration, ReplicaId, Settings};
 
 /// A leader's lease: while it lasts no other replica can have been elected, so that the leader has every committed write.
 ///
-/// It lasts one election timeout, less what the leader's clock may be slower than others, from the *sending* of the heartbeat that a majority has acknowledged. Each acknowledging replica promised not to vote for one election timeout from then on ([`VotePromise`]). A leader that hands leadership over
+/// The lease lasts one election timeout, less what the leader's clock may be slower than others, from the *sending* of the heartbeat that a majority has acknowledged. Each acknowledging replica promised not to vote for one election timeout from then on ([`VotePromise`]). A leader that hands leadership over
 /// has no lease from then to the end of its term: a replica votes for the successor in spite of its promise, also by a message that comes late.
 #[derive(Clone, Debug)]
 pub struct LeaderLease {
@@ -51,19 +51,19 @@ impl LeaderLease {
     /// True if no majority has acknowledged a heartbeat of the last election timeout: the leader is cut off, and another one may be there.
     pub fn is_cut_off(&self, now: Instant, voters: &Configuration) -> bool {
         let is_old = |since: Instant| now.since(since) >= self.settings.election_timeout;
-        let hears = |id| self.acknowledged.get(&id).is_some_and(|sent| !is_old(*sent));
-        is_old(self.began) && !voters.is_majority(|id| id == self.leader || hears(id))
+        let has_acknowledged = |id| self.acknowledged.get(&id).is_some_and(|sent| !is_old(*sent));
+        is_old(self.began) && !voters.is_majority(|id| id == self.leader || has_acknowledged(id))
     }
 
-    /// The time up to which the leader knows that nobody else was elected: a majority acknowledged heartbeats that were sent then or later. By the leader's clock alone, whatever clocks do elsewhere.
-    pub fn heard_since(&self, voters: &Configuration) -> Instant {
+    /// The latest time at which a majority is known to have had no other leader: it acknowledged heartbeats that were sent then or later. By the leader's clock alone, whatever clocks do elsewhere.
+    pub fn confirmed_at(&self, voters: &Configuration) -> Instant {
         let mut times: Vec<Instant> = self.acknowledged.values().copied().collect();
         times.sort_unstable_by(|a, b| b.cmp(a));
-        let is_heard = |since: &Instant| {
-            let hears = |id| self.acknowledged.get(&id).is_some_and(|sent| sent >= since);
-            voters.is_majority(|id| id == self.leader || hears(id))
+        let is_confirmed = |at: &Instant| {
+            let has_acknowledged = |id| self.acknowledged.get(&id).is_some_and(|sent| sent >= at);
+            voters.is_majority(|id| id == self.leader || has_acknowledged(id))
         };
-        times.into_iter().find(is_heard).unwrap_or(Instant::ORIGIN)
+        times.into_iter().find(is_confirmed).unwrap_or(Instant::ORIGIN)
     }
 
     /// True if the lease lasts at `now`. A read counts if this is true *after* it was carried out.
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn a_majority_s_heartbeats_confirm_what_came_before_their_sending() {
         let mut lease = LeaderLease::new(&settings(), ReplicaId(1), at(0));
-        assert_eq!(lease.heard_since(&five()), at(0));
+        assert_eq!(lease.confirmed_at(&five()), at(0));
         lease.acknowledge(ReplicaId(2), at(100), at(9_000));
-        assert_eq!(lease.heard_since(&five()), at(0));
+        assert_eq!(lease.confirmed_at(&five()), at(0));
         lease.acknowledge(ReplicaId(3), at(200), at(9_000));
-        assert_eq!(lease.heard_since(&five()), at(100));
+        assert_eq!(lease.confirmed_at(&five()), at(100));
         lease.acknowledge(ReplicaId(4), at(300), at(9_000));
-        assert_eq!(lease.heard_since(&five()), at(200));
+        assert_eq!(lease.confirmed_at(&five()), at(200));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod lease;
 mod log;
 mod membership;
 mod office;
+mod pending;
 mod removal;
 mod replica;
 mod role;

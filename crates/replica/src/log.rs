@@ -7,7 +7,7 @@ use std::ops::Range;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::entry::Body;
+use crate::entry::{Body, lacks_value};
 use crate::{Configuration, Index, ReplicaId, Term};
 
 /// Entries that Raft wants to send, and that lack values.
@@ -145,10 +145,6 @@ impl GroupLog {
         let place = index.saturating_sub(self.base.0 + 1);
         usize::try_from(place).unwrap_or(usize::MAX).min(self.entries.len())
     }
-}
-
-fn lacks_value(entry: &Entry) -> bool {
-    Body::of(entry).is_some_and(|body| !body.has_value())
 }
 
 impl Storage for GroupLog {

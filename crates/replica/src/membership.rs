@@ -1,7 +1,8 @@
-//! Who belongs to a group, by the log of one replica.
+//! The members of a group, by the log of one replica.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
+use crate::pending::Pending;
 use crate::{Configuration, Index, ReplicaId};
 
 /// The members of a group: those of the last change that the replica applied, and what entries above lead to.
@@ -13,13 +14,13 @@ pub struct Membership {
     /// The index of the last change that was applied.
     since: Index,
     /// The changes of entries that are not applied yet, by index. `None`: the end of a change.
-    pending: VecDeque<(Index, Option<Configuration>)>,
+    pending: Pending<Option<Configuration>>,
 }
 
 impl Membership {
     /// The membership of a replica that has applied the change at `since`, which led to these members.
     pub fn new(current: Configuration, since: Index) -> Membership {
-        Membership { current, since, pending: VecDeque::new() }
+        Membership { current, since, pending: Pending::default() }
     }
 
     /// The index of the last change that the replica applied: of two replicas' members those with the higher one are the later.
@@ -39,20 +40,17 @@ impl Membership {
 
     /// An entry that begins a change to `target`, or ends one, was appended to the log.
     pub fn append(&mut self, index: Index, target: Option<Configuration>) {
-        debug_assert!(self.pending.back().is_none_or(|(last, _)| *last < index), "indexes ascend");
-        self.pending.push_back((index, target));
+        self.pending.append(index, target);
     }
 
     /// The log's entries from `first` on were replaced by those of another leader.
     pub fn truncate(&mut self, first: Index) {
-        self.pending.retain(|(index, _)| *index < first);
+        self.pending.truncate(first);
     }
 
     /// Everything up to `index` is applied.
     pub fn apply(&mut self, index: Index) {
-        while self.pending.front().is_some_and(|(first, _)| *first <= index)
-            && let Some((since, target)) = self.pending.pop_front()
-        {
+        while let Some((since, target)) = self.pending.take(index) {
             self.since = since;
             self.current = match target {
                 Some(target) => self.current.joint_with(&target),
@@ -63,18 +61,18 @@ impl Membership {
 
     /// The entry at `index` changes nothing: Raft refused it.
     pub fn refuse(&mut self, index: Index) {
-        self.pending.retain(|(pending, _)| *pending != index);
+        self.pending.remove(index);
     }
 
-    /// True if the replica votes, and votes still when every change that the log has is over. Who does not stay takes no office: the copies that it relieves others of, or that it makes a value stable with, would go with it.
+    /// True if the replica votes, and votes still when every change that the log has is over. A leader that does not stay takes no office: the copies that it relieves others of, or that it makes a value stable with, would go with it.
     pub fn stays(&self, replica: ReplicaId) -> bool {
-        let mut targets = self.pending.iter().filter_map(|(_, target)| target.as_ref());
+        let mut targets = self.pending.iter().filter_map(Option::as_ref);
         self.current.stays(replica) && targets.all(|target| target.stays(replica))
     }
 
     /// The backups without which no value is stable: those that vote, and those that will vote once an entry of the log is committed. A value that becomes stable before a backup votes is with it then.
     pub fn backups(&self) -> BTreeSet<ReplicaId> {
-        let targets = self.pending.iter().filter_map(|(_, target)| target.as_ref());
+        let targets = self.pending.iter().filter_map(Option::as_ref);
         let later = targets.flat_map(Configuration::backups);
         self.current.backups().chain(later).collect()
     }

@@ -1,7 +1,6 @@
-//! Who keeps every value because it was elected.
+//! The office of primary: its holder keeps every value.
 
-use std::collections::VecDeque;
-
+use crate::pending::Pending;
 use crate::rules::Rules;
 use crate::{Index, ReplicaId, Settings, Term};
 
@@ -32,32 +31,29 @@ pub struct Offices {
     /// Committed offices whose holders no committed entry relieves, oldest first. The last one is the group's.
     standing: Vec<Office>,
     /// Entries above the commit index, by index.
-    uncommitted: VecDeque<(Index, OfficeEntry)>,
+    uncommitted: Pending<OfficeEntry>,
 }
 
 impl Offices {
     /// The offices of a group whose log is empty, or begins after a snapshot with these committed offices, oldest first.
     pub fn new(settings: &Settings, standing: impl IntoIterator<Item = Office>) -> Offices {
         let standing = standing.into_iter().collect();
-        Offices { rules: settings.rules(), standing, uncommitted: VecDeque::new() }
+        Offices { rules: settings.rules(), standing, uncommitted: Pending::default() }
     }
 
     /// The entry was appended to the log.
     pub fn append(&mut self, index: Index, entry: OfficeEntry) {
-        debug_assert!(self.uncommitted.back().is_none_or(|(last, _)| *last < index), "indexes ascend");
-        self.uncommitted.push_back((index, entry));
+        self.uncommitted.append(index, entry);
     }
 
     /// The log's entries from `first` on were replaced by those of another leader.
     pub fn truncate(&mut self, first: Index) {
-        self.uncommitted.retain(|(index, _)| *index < first);
+        self.uncommitted.truncate(first);
     }
 
     /// Everything up to `index` is committed.
     pub fn commit(&mut self, index: Index) {
-        while self.uncommitted.front().is_some_and(|(first, _)| *first <= index)
-            && let Some((_, entry)) = self.uncommitted.pop_front()
-        {
+        while let Some((_, entry)) = self.uncommitted.take(index) {
             match entry {
                 OfficeEntry::Taken(office) => self.standing.push(office),
                 OfficeEntry::Relieved(office) => self.standing.retain(|standing| *standing != office),
@@ -77,7 +73,7 @@ impl Offices {
 
     /// True if the replica keeps every value: its log has an office of the replica's, committed or not, of which it is not relieved.
     pub fn keeps_values(&self, replica: ReplicaId) -> bool {
-        let taken = self.uncommitted.iter().filter_map(|(_, entry)| match entry {
+        let taken = self.uncommitted.iter().filter_map(|entry| match entry {
             OfficeEntry::Taken(office) => Some(office),
             OfficeEntry::Relieved(_) => None,
         });
@@ -90,7 +86,7 @@ impl Offices {
 
     /// True if the log has an entry, not yet committed, that relieves the holder of this office.
     pub fn is_being_relieved(&self, office: Office) -> bool {
-        self.uncommitted.iter().any(|(_, entry)| *entry == OfficeEntry::Relieved(office))
+        self.uncommitted.iter().any(|entry| *entry == OfficeEntry::Relieved(office))
     }
 
     /// The offices of which the holder of the current one relieves the others, once it has every value up to its own office and a leader's empty entry.

@@ -1,4 +1,4 @@
-//! Which replicas a group may go on without.
+//! The changes of members that a group refuses.
 
 use crate::{Configuration, ReplicaId, Role, Settings};
 

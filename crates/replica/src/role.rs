@@ -12,7 +12,7 @@ pub struct Term(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Index(pub u64);
 
-/// What a voting replica is there for. The primary is the witness that holds the office ([`crate::Offices`]).
+/// The part that a replica has in its group. The primary is the witness that holds the office ([`crate::Offices`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     /// Keeps every value, on a cheap drive.

@@ -147,7 +147,7 @@ fn reads_the_past(rules: Rules, commits: bool) -> bool {
         group.commit(W1);
     }
     let read = group.read(W1, B1);
-    // Once the backup has heard of the commit and applied it, each rule answers.
+    // Once the backup knows of the commit and has applied it, each rule answers.
     if commits {
         group.send(W1, B1);
         group.index(B1);

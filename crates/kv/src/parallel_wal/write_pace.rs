@@ -237,7 +237,7 @@ mod tests {
         let mut pace = flushing();
         assert_eq!(admit(&mut pace, at(100), 64 * MIB, 4 * MIB), at(100));
         assert!(admit(&mut pace, at(101), 100, 4 * MIB) <= at(140));
-        // What it owed is forgotten with the flush.
+        // The large write's debt ends with the flush.
         pace.flush_ends(at(141));
         pace.flush_begins(at(142));
         assert_eq!(admit(&mut pace, at(142), 100, 4 * MIB), at(142));

@@ -12,7 +12,7 @@ pub(super) enum Step {
     Done,
     /// The entry that begins the change to these members, with those who join as learners.
     BringUp(Configuration),
-    /// Those who join are to hold everything that is committed before they vote.
+    /// The replicas that join are to hold everything that is committed before they vote.
     LetVote {
         /// Replicas that the group does not have yet.
         joining: Vec<ReplicaId>,
@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn raft_is_told_who_comes_and_who_goes() {
+    fn raft_s_change_names_who_comes_and_who_goes() {
         let has = group(&[(1, Role::Witness), (2, Role::Backup), (3, Role::Witness)])
             .with_learners([(ReplicaId(4), Role::Witness)]);
         let wanted = group(&[(1, Role::Witness), (2, Role::Backup), (4, Role::Witness)]);
         let change = begin(&has, wanted);
-        let told: Vec<(u64, ConfChangeType)> =
+        let changes: Vec<(u64, ConfChangeType)> =
             change.changes.iter().map(|single| (single.node_id, single.get_change_type())).collect();
-        assert_eq!(told, [(4, ConfChangeType::AddNode), (3, ConfChangeType::RemoveNode)]);
+        assert_eq!(changes, [(4, ConfChangeType::AddNode), (3, ConfChangeType::RemoveNode)]);
         assert_eq!(change.enter_joint(), Some(false));
         assert!(end().leave_joint());
     }

@@ -11,7 +11,7 @@ use crate::{Configuration, Index, LeaderLease, ReplicaId, Settings, Term};
 /// Rounds of heartbeats in the time of one, at most, for reads without a lease.
 const READ_ROUNDS: u32 = 10;
 
-/// What a replica knows only while it leads, and only of this term.
+/// The state of a replica that it has only while it leads, for one term.
 #[derive(Debug)]
 pub(super) struct Leadership {
     pub term: Term,
@@ -20,7 +20,7 @@ pub(super) struct Leadership {
     pub is_asked_to_hand_over: bool,
     /// When a handing over began.
     pub handed_over: Option<Instant>,
-    /// Where the log has the leader's office, if it took one.
+    /// The index of the leader's office in the log, if it took one.
     pub office: Option<Index>,
     /// The voters that the group is to have.
     pub wanted: Option<Configuration>,
@@ -99,9 +99,9 @@ impl Leadership {
             return;
         }
         let by_lease = self.lease.lasts(now, voters);
-        let heard = self.lease.heard_since(voters);
+        let confirmed = self.lease.confirmed_at(voters);
         self.reads.retain(|(read, came)| {
-            let answered = by_lease || *came < heard;
+            let answered = by_lease || *came < confirmed;
             actions.extend(answered.then_some(Action::Answer { read: *read, index, by_lease }));
             !answered
         });

@@ -8,7 +8,7 @@ use raft::{Config, INVALID_ID, RawNode, StateRole};
 use units::{Instant, SplitMix64};
 
 use self::leadership::Leadership;
-use crate::entry::{Body, Command};
+use crate::entry::{Body, Command, concerns_members};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
@@ -24,7 +24,7 @@ const MAX_IN_FLIGHT: usize = 256;
 /// The context of a vote that a leader asked for by handing over.
 const HANDED_OVER: &[u8] = b"CampaignTransfer";
 
-/// What a replica finds on its drive when it starts.
+/// The state on a replica's drive when it starts.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The index before the log's first entry, and its term.
@@ -45,7 +45,7 @@ pub struct Recovered {
     pub members: (Configuration, Index),
 }
 
-/// One replica of a group. It does no I/O and has no clock: see [`Event`] and [`Action`].
+/// One replica of a group, without I/O and without a clock: see [`Event`] and [`Action`].
 pub struct Replica {
     id: ReplicaId,
     role: Role,
@@ -141,7 +141,7 @@ impl Replica {
         })
     }
 
-    /// When the replica wants to hear [`Event::Tick`] at the latest.
+    /// When [`Event::Tick`] is due at the latest.
     pub fn wakes_at(&self) -> Instant {
         self.leadership.as_ref().map_or(self.candidacy.stands_at(), |leads| leads.next_heartbeat())
     }
@@ -255,7 +255,7 @@ impl Replica {
             matches!(kind, MessageType::MsgHeartbeat | MessageType::MsgAppend | MessageType::MsgSnapshot);
         if is_leader_s && is_from_leader {
             self.stable.learn(stable);
-            self.candidacy.hear(now, self.chance.draw());
+            self.candidacy.restart_timeout(now, self.chance.draw());
             if kind == MessageType::MsgHeartbeat {
                 self.promise.acknowledge(now);
                 self.heartbeat = sent.map(|sent| (Term(term), sent));
@@ -265,7 +265,7 @@ impl Replica {
             && self.node.raft.vote == from.0
             && voted != (self.node.raft.term, from.0)
         {
-            self.candidacy.hear(now, self.chance.draw());
+            self.candidacy.restart_timeout(now, self.chance.draw());
         }
     }
 
@@ -385,7 +385,7 @@ impl Replica {
         }
         for entry in entries {
             self.known = Index(entry.index);
-            if let Some(body) = Body::of(entry) {
+            if let Some(body) = Some(entry).filter(|entry| concerns_members(entry)).and_then(Body::of) {
                 note(&mut self.offices, &mut self.members, (self.known, Index::default()), body);
             }
         }
@@ -465,7 +465,7 @@ impl Replica {
         }
         if let Some(past) = self.leadership.take() {
             past.ends(actions);
-            self.candidacy.hear(now, self.chance.draw());
+            self.candidacy.restart_timeout(now, self.chance.draw());
         }
         if leads {
             self.leadership = Some(Leadership::new(&self.settings, self.id, term, now));
@@ -496,7 +496,7 @@ impl Replica {
         self.node.propose(Vec::new(), Body::Office(entry).encode()).ok();
     }
 
-    /// What a leader does by itself: it moves the stable index, relieves earlier holders, and hands over if it is a backup.
+    /// A leader's own work, which no event asks for: the stable index, the relief of earlier holders, changes of members, handing over.
     fn lead(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let Some(term) = self.leadership.as_ref().map(|leads| leads.term) else { return };
         let own = Office { holder: self.id, term };
@@ -547,7 +547,7 @@ impl Replica {
         let is_whole = self.is_whole_copy();
         let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
         let Some(wanted) = leads.wanted.clone() else { return };
-        // What joined since the wish may have another role.
+        // A replica that joined since the change was asked for may have another role.
         if let Err(why) = check_change(self.id, current, &wanted) {
             leads.wanted = None;
             actions.push(Action::RefuseChange(why));

@@ -533,7 +533,7 @@ impl Group {
         }
     }
 
-    /// Whoever leads hears again which members the group is to have.
+    /// Each leader is asked again for the members that the group is to have.
     fn repeat_change(&mut self) {
         let Some((wanted, until)) = self.wanted.clone() else { return };
         if self.now >= until || self.members.0 == wanted {
@@ -567,7 +567,7 @@ impl Group {
             }
             Some(4) => {
                 self.step(node, Event::HandOver);
-                // What the leader sent goes on its way; then nobody hears or reaches it.
+                // Messages that the leader has sent arrive; later ones do not.
                 if self.below(2) == 0 {
                     let time = Duration::from_micros(self.below(300));
                     self.after(time, node, What::CutOff);
@@ -578,7 +578,7 @@ impl Group {
         }
     }
 
-    /// The node hears nobody, or nobody hears it, or both.
+    /// No message reaches the node, or none from it arrives, or both.
     fn cut_off(&mut self, node: usize) {
         let which = self.below(3);
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
