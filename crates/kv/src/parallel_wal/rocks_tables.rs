@@ -22,7 +22,7 @@ pub struct RocksTables {
     driver: Arc<dyn Driver>,
     flush: Mutex<BackgroundFlush>,
     stalled: StalledBatches,
-    /// `None` where nobody knows how large memtables may become.
+    /// `None` if it is not known how large memtables may become.
     pace: Option<Arc<Mutex<WritePace>>>,
     /// Number of batches that waited for room in memtables.
     slowed: AtomicU64,

@@ -14,8 +14,8 @@ use units::Instant;
 pub(super) struct WritePace {
     /// Bytes that memtables may take until RocksDB slows writers down or stops them.
     limit: u64,
-    /// Bytes of the least flush that says how long others take: a small one takes what its syncs take.
-    telling: u64,
+    /// Bytes of the smallest flush whose duration is used for others: the duration of a smaller one is mostly that of its syncs.
+    least_measured: u64,
     flush: Option<Flush>,
     /// Time that the last flush took for a byte of memtables, in nanoseconds.
     nanos_per_byte: Option<f64>,
@@ -23,7 +23,7 @@ pub(super) struct WritePace {
     used: u64,
     /// Bytes that were written since RocksDB was asked for `used`.
     since_asked: u64,
-    /// When the writes that were let go are through, at the pace.
+    /// When all admitted writes have had their time at the pace.
     through: Instant,
 }
 
@@ -40,7 +40,7 @@ pub struct Memtables {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     began: Instant,
-    /// Bytes of all memtables, as RocksDB said first since then.
+    /// Bytes of all memtables by RocksDB's first report since then.
     bytes: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl WritePace {
     pub(super) fn new(Memtables { memtable, limit }: Memtables) -> WritePace {
         WritePace {
             limit,
-            telling: memtable / 2,
+            least_measured: memtable / 2,
             flush: None,
             nanos_per_byte: None,
             used: 0,
@@ -81,7 +81,7 @@ impl WritePace {
         self.since_asked >= ASK_EVERY
     }
 
-    /// All memtables have `bytes`, by RocksDB's word.
+    /// RocksDB reports that all memtables together have `bytes`.
     pub(super) fn memtables_are(&mut self, bytes: u64) {
         self.used = bytes;
         self.since_asked = 0;
@@ -90,11 +90,12 @@ impl WritePace {
         }
     }
 
-    /// A flush begins. RocksDB says so of each family of a flush: the first one counts.
+    /// A flush begins. RocksDB reports the begin for each family of a flush: the first report counts.
     pub(super) fn flush_begins(&mut self, now: Instant) {
         let is_under_way = self.flush.is_some_and(|flush| {
-            let expected = self.expected(&flush);
-            expected.is_some_and(|expected| now.since(flush.began).as_nanos() as f64 <= expected * GIVEN_UP)
+            let passed = now.since(flush.began);
+            self.expected(&flush)
+                .map_or(passed <= LONGEST, |expected| passed.as_nanos() as f64 <= expected * GIVEN_UP)
         });
         if !is_under_way {
             self.flush = Some(Flush { began: now, bytes: None });
@@ -103,11 +104,11 @@ impl WritePace {
         }
     }
 
-    /// The flush is done. What it took is expected of the next one, but not more than twice as much as of this one: a machine that stood still says nothing about flushes.
+    /// The flush is done. The next one is expected to take as long for a byte, but at most twice as long as was expected of this one: a process that was stopped meanwhile measured its pause.
     pub(super) fn flush_ends(&mut self, now: Instant) {
         self.through = Instant::ORIGIN;
         if let Some(Flush { began, bytes: Some(bytes) }) = self.flush.take()
-            && bytes >= self.telling.max(1)
+            && bytes >= self.least_measured.max(1)
         {
             let taken = now.since(began).as_nanos() as f64 / bytes as f64;
             self.nanos_per_byte = Some(self.nanos_per_byte.map_or(taken, |before| taken.min(before * 2.0)));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_flush_says_nothing_about_others() {
+    fn the_duration_of_a_small_flush_is_not_used_for_others() {
         let mut pace = flushing();
         pace.flush_ends(at(140));
         pace.flush_begins(at(200));
@@ -237,7 +238,7 @@ mod tests {
         let mut pace = flushing();
         assert_eq!(admit(&mut pace, at(100), 64 * MIB, 4 * MIB), at(100));
         assert!(admit(&mut pace, at(101), 100, 4 * MIB) <= at(140));
-        // The large write's debt ends with the flush.
+        // The time that the large write was charged ends with the flush.
         pace.flush_ends(at(141));
         pace.flush_begins(at(142));
         assert_eq!(admit(&mut pace, at(142), 100, 4 * MIB), at(142));
