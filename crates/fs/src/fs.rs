@@ -103,8 +103,8 @@ impl Fs {
 
     /// Unmounts: makes all data and all names durable, and stops the background tasks. Later calls fail
     /// with `Closed`. No background task references the device when this returns: once the caller has dropped the mount
-    /// and its files, the device can be opened again. Files and logs that were dropped without being closed, and readers of
-    /// logs dropped before their end, reference it until their last operations have ended.
+    /// and its files, the device can be opened again. Files and logs that were dropped without being closed reference it until
+    /// their last operations have ended; so do readers of logs that are dropped before their end and after this call.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {

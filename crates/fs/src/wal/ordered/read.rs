@@ -46,7 +46,7 @@ impl Shared {
             (log.index.clone(), unrecovered)
         };
         let check = Check { uuid: unrecovered.uuid, log: unrecovered.log };
-        let (stream, mut filler) = stream(self.device.purpose(Purpose::Read), check);
+        let (stream, mut filler) = stream(self.device.purpose(Purpose::Read), check, &self.background);
         let handle = Arc::clone(handle);
         let fill = async move {
             let ended = match index {

@@ -19,6 +19,7 @@ use units::{Blocks, Bytes, Lba};
 use uuid::Uuid;
 use zoned::{BufMut, Io, ZonedDevice};
 
+use crate::background::{BackgroundTask, BackgroundTasks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rules::Rules;
 use crate::wal::chunk::{Memory, Payload, ReadBuffer};
@@ -98,8 +99,8 @@ struct StreamQueueState {
     /// The queue's items, in the order of the stream.
     items: VecDeque<StreamPart>,
     end: Option<Result<()>>,
-    /// True once the reader was dropped.
-    gone: bool,
+    /// Set once the reader was dropped. An unmount waits until the filler, too, has dropped the queue.
+    dropped: Option<BackgroundTask>,
     stats: ReadStats,
 }
 
@@ -110,7 +111,7 @@ impl StreamQueue {
     }
 
     fn check(&self) -> Result<()> {
-        if self.state.lock().gone {
+        if self.state.lock().dropped.is_some() {
             return Err(Error::new(ErrorKind::Closed, "read a log").because("its reader was dropped"));
         }
         Ok(())
@@ -130,6 +131,8 @@ pub(crate) struct LogStream {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
     pipe: Arc<StreamQueue>,
+    /// The background tasks of the mount, to which the filler of a dropped stream belongs.
+    background: BackgroundTasks,
     items: VecDeque<StreamPart>,
     /// Bytes of the queue's first item that the reader already got.
     used: usize,
@@ -158,13 +161,18 @@ pub(crate) struct UnrecoveredLog {
 }
 
 /// The two ends of a stream over the log on `dev` that `check` identifies.
-pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Filler) {
+pub(crate) fn stream(
+    dev: &Arc<dyn ZonedDevice>,
+    check: Check,
+    background: &BackgroundTasks,
+) -> (LogStream, Filler) {
     let pipe = Arc::new(StreamQueue::default());
     let stats = ReadStats::default();
     let stream = LogStream {
         dev: Arc::clone(dev),
         check,
         pipe: Arc::clone(&pipe),
+        background: background.clone(),
         items: VecDeque::new(),
         used: 0,
         position: 0,
@@ -281,7 +289,7 @@ impl LogStream {
 
 impl Drop for LogStream {
     fn drop(&mut self) {
-        self.pipe.state.lock().gone = true;
+        self.pipe.state.lock().dropped = Some(self.background.begin());
         self.pipe.memory.freed.notify();
     }
 }

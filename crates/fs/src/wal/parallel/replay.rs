@@ -29,7 +29,7 @@ impl Replay {
     pub(super) fn new(handle: &Arc<Handle>, recovered: RecoveredEntries, retired: u64) -> Replay {
         let shared = &handle.shared;
         let check = Check { uuid: shared.superblock.uuid, log: handle.file.ino };
-        let (stream, mut filler) = stream(shared.device.purpose(Purpose::Log), check);
+        let (stream, mut filler) = stream(shared.device.purpose(Purpose::Log), check, &shared.background);
         let RecoveredEntries { index, kept, voids, .. } = recovered;
         let handle = Arc::clone(handle);
         shared.driver.spawn(

@@ -1,11 +1,16 @@
 //! Tests of reading a log with read-ahead, from its beginning to its end.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use units::sync::Event;
 use units::{Instant, spawn};
 use zoned::emu::Latency;
 
 use super::*;
+use crate::background::BackgroundTasks;
 use crate::rules::Rules;
 use crate::wal::ordered::stream::MAX_HELD_BYTES;
 use crate::wal::ordered::stream::{LogStream, MEMORY, UnrecoveredLog, stream};
@@ -66,7 +71,7 @@ impl Bench {
             segments: segments.to_vec(),
             rules: Rules::default(),
         };
-        let (stream, mut filler) = stream(&self.dev(), check());
+        let (stream, mut filler) = stream(&self.dev(), check(), &BackgroundTasks::default());
         let filled = spawn(&*self.driver, "reader", async move {
             let found = filler.recover(&unrecovered).await;
             filler.end(found.as_ref().map(drop).map_err(Clone::clone));
@@ -131,7 +136,7 @@ fn a_stream_gives_what_recovery_and_the_index_give() {
 }
 
 fn stream_of(bench: &Bench) -> (LogStream, crate::wal::ordered::stream::Filler) {
-    stream(&bench.dev(), check())
+    stream(&bench.dev(), check(), &BackgroundTasks::default())
 }
 
 #[test]
@@ -349,6 +354,25 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
     let mut all = vec![0; whole.len()];
     bench.run(found.index.read_at(&bench.dev(), check(), Bytes(0), &mut all)).expect("reads");
     assert_eq!((all == whole, bench.drive.reads.load(Ordering::Relaxed)), (true, 1));
+}
+
+#[test]
+fn an_unmount_waits_for_the_filler_of_a_dropped_stream() {
+    let bench = drive_with_large_zones(Duration::ZERO);
+    let (background, space) = (BackgroundTasks::default(), Event::default());
+    let unmounted = || all_ended_now(&background, &space);
+    let (stream, filler) = stream(&bench.dev(), check(), &background);
+    assert!(unmounted(), "a reader that its caller holds stops no unmount");
+    drop(stream);
+    assert!(!unmounted(), "the filler still references the device");
+    filler.end(Ok(()));
+    assert!(unmounted());
+}
+
+/// Whether an unmount that waits for the background tasks has nothing to wait for.
+fn all_ended_now(background: &BackgroundTasks, space: &Event) -> bool {
+    let ended = pin!(background.all_ended(space));
+    ended.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 #[test]
