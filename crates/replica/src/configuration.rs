@@ -44,8 +44,8 @@ impl Configuration {
     }
 
     /// The voters before the change that is under way.
-    pub fn outgoing(&self) -> impl ExactSizeIterator<Item = ReplicaId> {
-        self.outgoing.keys().copied()
+    pub fn outgoing(&self) -> impl ExactSizeIterator<Item = (ReplicaId, Role)> {
+        self.outgoing.iter().map(|(id, role)| (*id, *role))
     }
 
     /// The learners.

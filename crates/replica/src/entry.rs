@@ -73,7 +73,7 @@ impl Body {
         };
         match self {
             Body::Empty | Body::Settled => Vec::new(),
-            Body::Members(members) => encode_members(members),
+            Body::Members(members) => [&[MEMBERS][..], &encode_members(members)].concat(),
             Body::Office(OfficeEntry::Taken(taken)) => office(TAKEN, taken),
             Body::Office(OfficeEntry::Relieved(relieved)) => office(RELIEVED, relieved),
             Body::Command(Command { record, value }) => {
@@ -134,9 +134,9 @@ pub(crate) fn change(entry: &Entry) -> Option<ConfChangeV2> {
     Some(change)
 }
 
-fn encode_members(members: &Configuration) -> Vec<u8> {
+pub(crate) fn encode_members(members: &Configuration) -> Vec<u8> {
     let count = |len: usize| u16::try_from(len).expect("fewer than 65,536 members").to_le_bytes();
-    let mut bytes = vec![MEMBERS];
+    let mut bytes = Vec::new();
     bytes.extend(count(members.voters().len()));
     bytes.extend(count(members.learners().len()));
     for (id, role) in members.voters().chain(members.learners()) {
@@ -146,7 +146,7 @@ fn encode_members(members: &Configuration) -> Vec<u8> {
     bytes
 }
 
-fn decode_members(bytes: &[u8]) -> Option<Configuration> {
+pub(crate) fn decode_members(bytes: &[u8]) -> Option<Configuration> {
     let (voters, rest) = bytes.split_first_chunk()?;
     let (learners, mut rest) = rest.split_first_chunk()?;
     let (voters, learners) = (u16::from_le_bytes(*voters), u16::from_le_bytes(*learners));

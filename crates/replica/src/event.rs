@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState};
 use units::Instant;
 
 use crate::entry::Command;
-use crate::{ChangeRefused, Configuration, Index, ReplicaId, Term};
+use crate::{Base, ChangeRefused, Configuration, Index, ReplicaId, Term};
 
 /// The number of a client's command, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,6 +23,8 @@ pub struct Message {
     pub sent: Option<Instant>,
     /// From a leader: the group's stable index.
     pub stable: Index,
+    /// A snapshot: the leader's tables have every value.
+    pub is_whole: bool,
 }
 
 /// An event that a replica takes.
@@ -40,14 +42,23 @@ pub enum Event {
     Persisted(u64),
     /// The entries up to this index are in the tables. Indexes ascend.
     Applied(Index),
-    /// Values that [`Action::Fetch`] asked for came, and are durable in this replica's log; an earlier [`Action::DropValues`] of theirs is over. Also said, with nothing, where none came: the replica asks again.
-    Values(Vec<((Index, Term), Vec<u8>)>),
-    /// The replica shall lead no longer, if it does: a witness that has all entries takes over.
+    /// The tables hold everything up to this index durably: the log need not keep these entries, unless somebody else needs them.
+    Flushed(Index),
+    /// The tables hold the snapshot of this index, durably: [`Action::Install`] is done.
+    Installed(Index),
+    /// The snapshot of this index could not be got. The leader sends one again.
+    NotInstalled(Index),
+    /// The replica shall lead no longer, if it does: a witness that has everything committed takes over.
     HandOver,
     /// The group is to have these voters. Those that it has keep their roles; the leader is among them. Said again after each change of the leader until the members are these.
     Change(Configuration),
-    /// The tables hold every value up to the log's first entry, durably: what the leader of this term pulls has come.
-    Whole(Term),
+    /// The tables, to which everything up to `upto` was applied, hold the value of each record, durably: what the leader of this term pulls has come.
+    Whole {
+        /// The leader's term.
+        term: Term,
+        /// The applied index.
+        upto: Index,
+    },
 }
 
 /// An action that a replica's caller is to carry out. The actions of one step are in the order in which they are to be begun.
@@ -59,6 +70,8 @@ pub enum Action {
     Persist {
         /// The number of this request: they ascend.
         number: u64,
+        /// A snapshot took the place of the log: nothing is left of it, and it begins behind this base. Everything up to there counts as applied.
+        base: Option<Base>,
         /// New entries.
         entries: Vec<Entry>,
         /// Term, vote and commit index, if they changed.
@@ -85,8 +98,19 @@ pub enum Action {
     RefuseRead(ReadId, Option<ReplicaId>),
     /// The group's members stay, at the leader's word.
     RefuseChange(ChangeRefused),
-    /// Get the values of these entries from a backup, or from the holder of an office that stands ([`crate::Replica::offices`]): after failures that holder may have the last copy.
-    Fetch(Vec<(Index, Term)>),
-    /// The values of entries up to this index are needed no more, also on the drive.
+    /// The values of entries up to this index, and of records that these wrote, are needed no more, also on the drive.
     DropValues(Index),
+    /// Make this base durable; then the log's entries up to it are needed no more.
+    Retire(Base),
+    /// Get the tables of another replica, once they hold the log up to an index: each key's record if this replica's own is of an older entry. A key that the other one does not have goes here too, if an entry up to the index wrote its record. Then say [`Event::Installed`], or [`Event::NotInstalled`].
+    ///
+    /// An own record that is as new as the other one stays, with its value. The other one's record of an entry that is applied here is taken for its value alone, where it is here too: else it was deleted here. A crash on the way loses nothing: tables may be ahead of the log.
+    Install {
+        /// The index.
+        index: Index,
+        /// The replicas that have the values: any of them.
+        sources: Vec<ReplicaId>,
+        /// Records of entries above this index come with their values; all values where it is 0.
+        values_above: Index,
+    },
 }

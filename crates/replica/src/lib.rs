@@ -22,6 +22,7 @@
 //! [`Replica`] is one replica: `step(now, event)` returns what it asks for. The crate does no I/O and has no clock: time and random numbers are inputs.
 #![forbid(unsafe_code)]
 
+mod base;
 mod candidacy;
 mod configuration;
 mod entry;
@@ -38,6 +39,7 @@ mod rules;
 mod settings;
 mod stable;
 
+pub use base::{Base, GroupState};
 pub use candidacy::Candidacy;
 pub use configuration::Configuration;
 pub use entry::{Body, Command};

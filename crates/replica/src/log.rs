@@ -1,25 +1,15 @@
 //! A group's log in memory, as Raft reads it.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
+use crate::base::{Base, GroupState, StateHistory, conf_state};
 use crate::entry::{Body, lacks_value};
-use crate::{Configuration, Index, ReplicaId, Term};
+use crate::{Configuration, Index, OfficeEntry, Term};
 
-/// Entries that Raft wants to send, and that lack values.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub context: GetEntriesContext,
-    entries: Range<u64>,
-    /// The caller was asked to get the values.
-    is_told: bool,
-}
-
-/// The entries of a log above the index up to which tables hold everything, with the vote and the voters. What is durable is the caller's matter.
+/// The entries of a log behind its base, with the vote and the group's state. What is durable is the caller's matter.
 #[derive(Debug)]
 pub(crate) struct GroupLog {
     /// The index before the first entry, and its term.
@@ -29,34 +19,41 @@ pub(crate) struct GroupLog {
     lacking: BTreeSet<u64>,
     vote: HardState,
     voters: ConfState,
-    wanted: RefCell<Vec<Wanted>>,
+    states: StateHistory,
+    /// The index up to which the state is known: Raft gave the entries to apply.
+    applied: Index,
 }
 
 impl GroupLog {
     /// A log with these entries behind `base`.
-    pub(crate) fn new(
-        voters: &Configuration,
-        base: (Index, Term),
-        entries: &[Entry],
-        vote: HardState,
-    ) -> GroupLog {
-        let ids = |ids: &mut dyn Iterator<Item = ReplicaId>| ids.map(|id| id.0).collect();
-        let voters = ConfState {
-            voters: ids(&mut voters.voters().map(|(id, _)| id)),
-            voters_outgoing: ids(&mut voters.outgoing()),
-            learners: ids(&mut voters.learners().map(|(id, _)| id)),
-            ..ConfState::default()
-        };
+    pub(crate) fn new(base: &Base, entries: &[Entry], vote: HardState) -> GroupLog {
         let mut log = GroupLog {
-            base: (base.0.0, base.1.0),
+            base: (base.index.0, base.term.0),
             entries: Vec::new(),
             lacking: BTreeSet::new(),
             vote,
-            voters,
-            wanted: RefCell::default(),
+            voters: conf_state(&base.state.members),
+            states: StateHistory::new(base.state.clone()),
+            applied: base.index,
         };
         log.append(entries);
         log
+    }
+
+    /// Replaces the whole log by nothing behind `base`.
+    pub(crate) fn begin_behind(&mut self, base: &Base) {
+        let vote = std::mem::take(&mut self.vote);
+        *self = GroupLog::new(base, &[], vote);
+    }
+
+    /// Drops the entries up to `index`, an applied one. Returns the base behind which the log begins from now on.
+    pub(crate) fn retire(&mut self, index: Index) -> Base {
+        let base = self.state_at(index);
+        self.entries.drain(..self.place(index.0 + 1));
+        self.base = (index.0, base.term.0);
+        self.lacking = self.lacking.split_off(&(index.0 + 1));
+        self.states.retire(index);
+        base
     }
 
     /// Replaces the entries from the first of `entries` on.
@@ -69,9 +66,20 @@ impl GroupLog {
         self.entries.extend_from_slice(entries);
     }
 
-    /// Raft's configuration after an applied change of members.
-    pub(crate) fn set_voters(&mut self, voters: ConfState) {
+    /// The entry at `index` was applied, and led to these members, and this form of Raft's.
+    pub(crate) fn change_members(&mut self, index: Index, members: &Configuration, voters: ConfState) {
         self.voters = voters;
+        self.states.change_members(index, members);
+    }
+
+    /// The entry at `index` was applied, and is about offices.
+    pub(crate) fn change_offices(&mut self, index: Index, entry: OfficeEntry) {
+        self.states.change_offices(index, entry);
+    }
+
+    /// Raft gave the entries up to `index` to apply, and the group's state is that behind them.
+    pub(crate) fn applied(&mut self, index: Index) {
+        self.applied = index;
     }
 
     pub(crate) fn set_vote(&mut self, vote: HardState) {
@@ -84,50 +92,17 @@ impl GroupLog {
         Some((Term(entry.term), Body::of(entry)?))
     }
 
-    /// Drops the values of the entries from `first` to `last`. True if there was one.
-    pub(crate) fn drop_values(&mut self, first: Index, last: Index) -> bool {
+    /// Drops the values of the entries from `first` to `last`.
+    pub(crate) fn drop_values(&mut self, first: Index, last: Index) {
         let places = self.place(first.0)..self.place(last.0 + 1);
-        let mut dropped = false;
         for entry in self.entries.get_mut(places).unwrap_or_default() {
             if let Some(Body::Command(mut command)) = Body::of(entry)
                 && command.value.take().is_some()
             {
                 entry.data = Body::Command(command).encode().into();
                 self.lacking.insert(entry.index);
-                dropped = true;
             }
         }
-        dropped
-    }
-
-    /// Gives an entry its value, if the entry is of that term and lacks one.
-    pub(crate) fn restore_value(&mut self, (index, term): (Index, Term), value: Vec<u8>) {
-        let place = self.place(index.0);
-        let is_asked = |entry: &&mut Entry| (entry.index, entry.term) == (index.0, term.0);
-        if let Some(entry) = self.entries.get_mut(place).filter(is_asked)
-            && let Some(Body::Command(mut command)) = Body::of(entry)
-        {
-            command.value.get_or_insert(value);
-            entry.data = Body::Command(command).encode().into();
-            self.lacking.remove(&index.0);
-        }
-    }
-
-    /// The entries that Raft wanted to send, lacking values, since the last call.
-    pub(crate) fn take_wanted(&self) -> Vec<Wanted> {
-        std::mem::take(&mut self.wanted.borrow_mut())
-    }
-
-    /// The entries that Raft wants to send and that lack their values: each once, until values come.
-    pub(crate) fn wanted_entries(&self) -> Vec<(Index, Term)> {
-        let mut wanted = self.wanted.borrow_mut();
-        let mut lacking = BTreeSet::new();
-        for asked in wanted.iter_mut().filter(|asked| !asked.is_told) {
-            asked.is_told = true;
-            lacking.extend(self.lacking.range(asked.entries.clone()));
-        }
-        let entries = lacking.into_iter().filter_map(|index| self.entries.get(self.place(index)));
-        entries.map(|entry| (Index(entry.index), Term(entry.term))).collect()
     }
 
     /// The index before the first entry.
@@ -135,9 +110,21 @@ impl GroupLog {
         Index(self.base.0)
     }
 
-    /// True if each entry has its value.
-    pub(crate) fn has_all_values(&self) -> bool {
-        self.lacking.is_empty()
+    /// The last entry that lacks its value.
+    pub(crate) fn last_lacking(&self) -> Option<Index> {
+        self.lacking.last().copied().map(Index)
+    }
+
+    /// The base of a replica that needs entries which the log does not have any more, or not with their values. Its state names the replicas that joined last: Raft's snapshots name their receivers. Entries behind it have their values, once everything that lacks one is applied.
+    pub(crate) fn snapshot_base(&self) -> Base {
+        let lacking = self.last_lacking().unwrap_or_default().min(self.applied);
+        let joined = self.states.at(self.applied).since;
+        self.state_at(lacking.max(joined).max(self.base()))
+    }
+
+    fn state_at(&self, index: Index) -> Base {
+        let state: GroupState = self.states.at(index).clone();
+        Base { index, term: Term(self.term(index.0).unwrap_or(self.base.1)), state }
     }
 
     /// The place of an entry in the list, which ends there if it has no such entry.
@@ -157,7 +144,7 @@ impl Storage for GroupLog {
         low: u64,
         high: u64,
         max_size: impl Into<Option<u64>>,
-        context: GetEntriesContext,
+        _context: GetEntriesContext,
     ) -> raft::Result<Vec<Entry>> {
         if low <= self.base.0 {
             return Err(Error::Store(StorageError::Compacted));
@@ -171,18 +158,6 @@ impl Storage for GroupLog {
                 break;
             }
             found.push(entry.clone());
-        }
-        let entries = low..low + found.len() as u64;
-        if context.can_async() && self.lacking.range(entries.clone()).next().is_some() {
-            let mut wanted = self.wanted.borrow_mut();
-            // Raft asks for the same replica again with each proposal and heartbeat. The context's text names the replica.
-            let same = |asked: &Wanted| {
-                asked.entries == entries && format!("{:?}", asked.context) == format!("{context:?}")
-            };
-            if !wanted.iter().any(same) {
-                wanted.push(Wanted { context, entries, is_told: false });
-            }
-            return Err(Error::Store(StorageError::LogTemporarilyUnavailable));
         }
         Ok(found)
     }
@@ -206,7 +181,11 @@ impl Storage for GroupLog {
         Ok(self.base.0 + self.entries.len() as u64)
     }
 
-    fn snapshot(&self, _index: u64, _to: u64) -> raft::Result<Snapshot> {
-        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    fn snapshot(&self, least: u64, _to: u64) -> raft::Result<Snapshot> {
+        let base = self.snapshot_base();
+        if base.index.0 < least.max(1) {
+            return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+        }
+        Ok(base.snapshot())
     }
 }

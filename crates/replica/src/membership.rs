@@ -7,7 +7,7 @@ use crate::{Configuration, Index, ReplicaId};
 
 /// The members of a group: those of the last change that the replica applied, and what entries above lead to.
 ///
-/// Crash safety: the state is a function of the log and the index up to which it is applied. Whoever drops entries from a log keeps [`Membership::current`] in the snapshot that takes their place.
+/// Crash safety: the state is a function of the log and the index up to which it is applied. Whoever drops entries from a log keeps [`Membership::current`] in the [`Base`](crate::Base) that takes their place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     current: Configuration,

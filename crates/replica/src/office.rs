@@ -22,9 +22,19 @@ pub enum OfficeEntry {
     Relieved(Office),
 }
 
+impl OfficeEntry {
+    /// The entry is committed: it changes the group's standing offices.
+    pub(crate) fn change(self, standing: &mut Vec<Office>) {
+        match self {
+            OfficeEntry::Taken(office) => standing.push(office),
+            OfficeEntry::Relieved(office) => standing.retain(|standing| *standing != office),
+        }
+    }
+}
+
 /// The offices of a group, by the log of one replica.
 ///
-/// Crash safety: the state is a function of the log and its commit index. Whoever drops entries from a log keeps [`Offices::standing`] in the snapshot that takes their place.
+/// Crash safety: the state is a function of the log and its commit index. Whoever drops entries from a log keeps [`Offices::standing`] in the [`Base`](crate::Base) that takes their place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Offices {
     rules: Rules,
@@ -54,10 +64,7 @@ impl Offices {
     /// Everything up to `index` is committed.
     pub fn commit(&mut self, index: Index) {
         while let Some((_, entry)) = self.uncommitted.take(index) {
-            match entry {
-                OfficeEntry::Taken(office) => self.standing.push(office),
-                OfficeEntry::Relieved(office) => self.standing.retain(|standing| *standing != office),
-            }
+            entry.change(&mut self.standing);
         }
     }
 

@@ -16,6 +16,14 @@ units::broken_rules! {
     FreeRemoval asked as counts_no_copies,
     /// Broken rule: a leader that the change under way removes takes the office.
     LeavingLeader asked as lets_a_leaving_leader_serve,
+    /// Broken rule: a replica in office gets a snapshot as any witness, without old values.
+    OfficeWithoutValues asked as gives_offices_no_values,
+    /// Broken rule: Raft hears of a snapshot before the tables hold it.
+    EarlySnapshot asked as takes_snapshots_early,
+    /// Broken rule: what a snapshot covers is stable.
+    SnapshotIsStable asked as takes_snapshots_for_stable,
+    /// Broken rule: entries are retired that are not stable.
+    RetireUnstable asked as retires_unstable,
     /// Broken rule: a replica votes while the lease that it acknowledged may last.
     EarlyVote asked as votes_early,
     /// Broken rule: a replica votes right after its start, although it may have acknowledged a lease before.

@@ -3,6 +3,8 @@
 
 #[path = "simulation/group.rs"]
 mod group;
+#[path = "simulation/tables.rs"]
+mod tables;
 
 use group::{Faults, Group, Outcome};
 use replica::BrokenRule;
@@ -29,6 +31,7 @@ fn no_acknowledged_command_is_lost_and_no_two_leaders_answer_reads() {
     let mut elections = 0;
     let mut answered = [0, 0];
     let mut changes = 0;
+    let (mut snapshots, mut lost) = (0, 0);
     let seeds = seeds();
     let runs = seeds.end - seeds.start;
     for seed in seeds {
@@ -38,16 +41,19 @@ fn no_acknowledged_command_is_lost_and_no_two_leaders_answer_reads() {
         acknowledged += outcome.acknowledged;
         elections += outcome.terms;
         changes += outcome.changes;
+        snapshots += outcome.snapshots;
+        lost += outcome.lost;
         answered[0] += outcome.answered[0];
         answered[1] += outcome.answered[1];
     }
     let [by_round, by_lease] = answered;
     println!(
-        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats"
+        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {snapshots} snapshots, {lost} drives lost, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats"
     );
     assert!(acknowledged > 100 * runs as usize, "{acknowledged} commands");
     assert!(elections > 2 * runs, "{elections} terms");
     assert!(changes > runs, "{changes} changes of members");
+    assert!(snapshots > runs / 4 && lost > runs / 4, "{snapshots} snapshots, {lost} drives lost");
     assert!(by_lease > 100 * runs && by_round > runs / 30, "{by_lease} and {by_round} reads");
 }
 
@@ -61,7 +67,11 @@ fn broken_rules_are_found() {
         (BrokenRule::Unwritten, 0),
         (BrokenRule::Unrelieved, 0),
         (BrokenRule::FreeRemoval, 800),
-        (BrokenRule::LeavingLeader, 2_100),
+        (BrokenRule::OfficeWithoutValues, 200),
+        (BrokenRule::EarlySnapshot, 0),
+        (BrokenRule::SnapshotIsStable, 1_500),
+        (BrokenRule::RetireUnstable, 600),
+        (BrokenRule::LeavingLeader, 200),
         (BrokenRule::EarlyVote, 1_400),
         (BrokenRule::LeaseInTransfer, 40),
     ] {

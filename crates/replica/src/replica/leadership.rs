@@ -24,6 +24,8 @@ pub(super) struct Leadership {
     pub office: Option<Index>,
     /// The voters that the group is to have.
     pub wanted: Option<Configuration>,
+    /// The replicas that take snapshots, the index of the first one, and when one was sent last.
+    installing: BTreeMap<ReplicaId, (Index, Instant)>,
     heartbeat: Duration,
     last_heartbeat: Instant,
     next_heartbeat: Instant,
@@ -43,6 +45,7 @@ impl Leadership {
             handed_over: None,
             office: None,
             wanted: None,
+            installing: BTreeMap::new(),
             heartbeat: settings.heartbeat,
             last_heartbeat: now,
             next_heartbeat: now,
@@ -75,6 +78,23 @@ impl Leadership {
             actions
                 .extend(committed.into_iter().map(|(index, proposal)| Action::Acknowledge(proposal, index)));
         }
+    }
+
+    /// A snapshot is sent, perhaps again.
+    pub(super) fn sends_snapshot(&mut self, now: Instant, to: ReplicaId, index: Index) {
+        let (_, sent) = self.installing.entry(to).or_insert((index, now));
+        *sent = now;
+    }
+
+    /// `matched`: the index up to which a replica holds the log.
+    pub(super) fn end_snapshots(&mut self, matched: impl Fn(ReplicaId) -> Index) {
+        self.installing.retain(|id, (index, _)| matched(*id) < *index);
+    }
+
+    /// The index from which on the log is kept for replicas that take snapshots: those to which one was sent in the last while.
+    pub(super) fn kept_from(&self, now: Instant, while_long: Duration) -> Option<Index> {
+        let lately = self.installing.values().filter(|(_, sent)| now.since(*sent) < while_long);
+        lately.map(|(index, _)| *index).min()
     }
 
     /// A client wants to read.

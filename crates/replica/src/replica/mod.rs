@@ -1,14 +1,18 @@
 //! One replica of a group: Raft, and the group's rules around it.
 
 mod change;
+mod install;
 mod leadership;
+mod snapshots;
 
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType, HardState, MessageType};
+use raft::eraftpb::{ConfChangeV2, Entry, HardState, MessageType};
 use raft::{Config, INVALID_ID, RawNode, StateRole};
 use units::{Instant, SplitMix64};
 
+use self::install::Install;
 use self::leadership::Leadership;
-use crate::entry::{Body, Command, concerns_members};
+use crate::base::Base;
+use crate::entry::{Body, Command, concerns_members, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
@@ -27,22 +31,18 @@ const HANDED_OVER: &[u8] = b"CampaignTransfer";
 /// The state on a replica's drive when it starts.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The index before the log's first entry, and its term.
-    pub base: (Index, Term),
-    /// The log's entries.
+    /// The state behind which the log begins.
+    pub base: Base,
+    /// The log's entries, from the one behind the base on.
     pub entries: Vec<Entry>,
     /// Term, vote and commit index.
     pub vote: HardState,
     /// The index up to which the tables hold the log.
     pub applied: Index,
-    /// The committed offices at `base` whose holders are not relieved, oldest first.
-    pub offices: Vec<Office>,
     /// The stable index, as far as it is known.
     pub stable: Index,
     /// The tables hold every value up to `base`.
     pub is_whole: bool,
-    /// The members by the entries up to `applied`, and the index of the last change among these.
-    pub members: (Configuration, Index),
 }
 
 /// One replica of a group, without I/O and without a clock: see [`Event`] and [`Action`].
@@ -57,6 +57,12 @@ pub struct Replica {
     candidacy: Candidacy,
     promise: VotePromise,
     chance: SplitMix64,
+    /// The snapshot that the replica takes, and the one of which Raft knows and that is not durable yet: the request with it, and its index.
+    install: Install,
+    taken_over: Option<(u64, Index)>,
+    /// The index up to which the tables hold the log.
+    applied: Index,
+    /// The tables hold every value, but for those of entries of the log.
     is_whole: bool,
     /// The index up to which offices know of entries.
     known: Index,
@@ -82,35 +88,36 @@ impl Replica {
     ) -> Result<Replica, String> {
         settings.check()?;
         let mut chance = SplitMix64::new(seed);
-        let Recovered { base, entries, vote, applied, offices, stable, is_whole, members } = recovered;
-        let last = entries.last().map_or(base.0, |entry| Index(entry.index));
-        if applied < base.0 || applied > last || vote.commit > last.0 {
+        let Recovered { base, entries, vote, applied, stable, is_whole } = recovered;
+        let first = base.index.0 + 1;
+        let last = base.index.0 + entries.len() as u64;
+        if applied.0 > last || vote.commit > last || !entries.iter().map(|entry| entry.index).eq(first..=last)
+        {
+            let vote = vote.commit;
             return Err(format!(
-                "the log holds entries {} to {}, the tables what was committed up to {}, the vote says {}",
-                base.0.0 + 1,
-                last.0,
-                applied.0,
-                vote.commit
+                "the log is to hold entries {first} to {last}, the tables hold what was committed up to {applied:?}, the vote says {vote}"
             ));
         }
-        // A commit index need not be durable before what it lets apply.
+        // A commit index need not be durable before what it lets apply, nor the tables' index before a base.
+        let applied = applied.max(base.index);
         let mut vote = vote;
         vote.commit = vote.commit.max(applied.0);
         let committed = Index(vote.commit);
-        let log = GroupLog::new(&members.0, base, &entries, vote);
-        let mut offices = Offices::new(settings, offices);
-        let mut members = Membership::new(members.0, members.1);
-        let mut known = base.0;
+        let log = GroupLog::new(&base, &entries, vote);
+        let mut offices = Offices::new(settings, base.state.offices);
+        let mut members = Membership::new(base.state.members, base.state.since);
+        let mut known = base.index;
         for entry in &entries {
             let body = Body::of(entry);
             let body = body.ok_or_else(|| format!("entry {} of the log is garbled", entry.index))?;
             known = Index(entry.index);
-            note(&mut offices, &mut members, (known, applied), body);
+            note(&mut offices, &mut members, known, body);
         }
+        let is_whole = is_whole && log.last_lacking().is_none();
         offices.commit(committed);
         let config = Config {
             id: id.0,
-            applied: applied.0,
+            applied: base.index.0,
             heartbeat_tick: RAFT_TICKS.0,
             election_tick: RAFT_TICKS.1,
             max_size_per_msg: MAX_MESSAGE_BYTES,
@@ -131,6 +138,9 @@ impl Replica {
             candidacy: Candidacy::new(settings, role, now, chance.draw()),
             promise: VotePromise::new(settings, now),
             chance,
+            install: Install::default(),
+            taken_over: None,
+            applied,
             is_whole,
             known,
             committed,
@@ -186,19 +196,26 @@ impl Replica {
         let mut actions = Vec::new();
         match event {
             Event::Tick => {}
-            Event::Message(message) => self.receive(now, *message),
+            Event::Message(message) => self.receive(now, message, &mut actions),
             Event::Propose(proposal, command) => self.propose(proposal, command, &mut actions),
             Event::Read(read) => self.read(now, read, &mut actions),
             Event::Persisted(number) => self.persisted(now, number, &mut actions),
-            Event::Applied(index) => self.node.advance_apply_to(index.0),
-            Event::Values(values) => self.restore(values),
+            Event::Applied(index) => self.apply_to(index),
+            Event::Flushed(index) => self.retire(now, index, &mut actions),
+            Event::Installed(index) => {
+                if let Some(message) = self.install.installed(index, (self.leader(), self.term())) {
+                    self.receive(now, message, &mut actions);
+                }
+            }
+            Event::NotInstalled(index) => self.install.failed(index),
             Event::HandOver => {
                 if let Some(leads) = &mut self.leadership {
                     leads.is_asked_to_hand_over = true;
                 }
             }
-            Event::Whole(term) => {
-                self.is_whole |= self.leadership.as_ref().is_some_and(|leads| leads.term == term);
+            Event::Whole { term, upto } => {
+                let has_all = self.node.store().last_lacking().is_none_or(|lacking| lacking <= upto);
+                self.is_whole |= has_all && self.leadership.as_ref().is_some_and(|leads| leads.term == term);
             }
             Event::Change(target) => self.want(target, &mut actions),
         }
@@ -216,17 +233,19 @@ impl Replica {
         actions
     }
 
-    fn receive(&mut self, now: Instant, message: Message) {
-        let Message { raft: message, sent, stable } = message;
+    fn receive(&mut self, now: Instant, message: Box<Message>, actions: &mut Vec<Action>) {
+        let is_snapshot = message.raft.msg_type == MessageType::MsgSnapshot;
+        let message = if is_snapshot { self.receive_snapshot(message, actions) } else { Some(message) };
+        let Some(Message { raft: message, sent, stable, .. }) = message.map(|message| *message) else {
+            return;
+        };
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
             MessageType::MsgPropose
             | MessageType::MsgReadIndex
             | MessageType::MsgReadIndexResp
-            | MessageType::MsgTransferLeader
-            // Snapshots are not built yet.
-            | MessageType::MsgSnapshot => return,
+            | MessageType::MsgTransferLeader => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 let is_handed_over = message.context == HANDED_OVER;
                 if !self.promise.allows_vote(now, is_handed_over) {
@@ -248,6 +267,9 @@ impl Replica {
         }
         let term = message.term;
         let voted = (self.node.raft.term, self.node.raft.vote);
+        if kind == MessageType::MsgHeartbeatResponse && term == self.node.raft.term {
+            self.repeat_snapshot(from);
+        }
         // A message that Raft refuses changes nothing: its sender repeats it, or has a higher term's answer.
         self.node.step(message).ok();
         let is_leader_s = self.leader() == Some(from) && self.node.raft.term == term;
@@ -308,6 +330,7 @@ impl Replica {
 
     fn persisted(&mut self, now: Instant, number: u64, actions: &mut Vec<Action>) {
         self.node.on_persist_ready(number);
+        self.taken_over(number);
         let (ready, waiting) =
             std::mem::take(&mut self.waiting).into_iter().partition(|(needs, _)| *needs <= number);
         self.waiting = waiting;
@@ -315,14 +338,11 @@ impl Replica {
         self.send(now, ready.into_iter().flat_map(|(_, messages)| messages).collect(), actions);
     }
 
-    fn restore(&mut self, values: Vec<((Index, Term), Vec<u8>)>) {
-        for ((index, term), value) in values {
-            // A later drop takes what comes back now too, here and on the drive.
-            self.dropped = self.dropped.min(Index(index.0.saturating_sub(1)));
-            self.node.mut_store().restore_value((index, term), value);
-        }
-        for wanted in self.node.store().take_wanted() {
-            self.node.on_entries_fetched(wanted.context);
+    /// The tables hold the log up to `index`. A snapshot that was taken meanwhile may hold more.
+    fn apply_to(&mut self, index: Index) {
+        self.applied = self.applied.max(index);
+        if index.0 > self.node.raft.raft_log.applied {
+            self.node.advance_apply_to(index.0);
         }
     }
 
@@ -352,6 +372,7 @@ impl Replica {
     fn drain(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while self.node.has_ready() {
             let mut ready = self.node.ready();
+            let base = self.take_over(ready.number(), ready.snapshot());
             self.note_entries(ready.entries());
             let (number, vote) = (ready.number(), ready.hs().cloned());
             let store = self.node.mut_store();
@@ -365,15 +386,11 @@ impl Replica {
             let committed = ready.take_committed_entries();
             self.node.advance_append_async(ready);
             self.waiting.push((number, after));
-            actions.push(Action::Persist { number, entries, vote });
+            actions.push(Action::Persist { number, base, entries, vote });
             self.apply(committed, actions);
         }
         self.committed = self.committed.max(Index(self.node.raft.raft_log.committed));
         self.offices.commit(self.committed);
-        let wanted: Vec<_> = self.node.store().wanted_entries();
-        if !wanted.is_empty() {
-            actions.push(Action::Fetch(wanted));
-        }
     }
 
     /// New entries replace what the log has from the first of them on.
@@ -385,8 +402,9 @@ impl Replica {
         }
         for entry in entries {
             self.known = Index(entry.index);
+            self.is_whole &= !lacks_value(entry);
             if let Some(body) = Some(entry).filter(|entry| concerns_members(entry)).and_then(Body::of) {
-                note(&mut self.offices, &mut self.members, (self.known, Index::default()), body);
+                note(&mut self.offices, &mut self.members, self.known, body);
             }
         }
     }
@@ -395,14 +413,27 @@ impl Replica {
         let Some((last, term)) = committed.last().map(|entry| (Index(entry.index), Term(entry.term))) else {
             return;
         };
-        for entry in committed.iter().filter(|entry| entry.entry_type != EntryType::EntryNormal) {
-            self.change_members(entry);
+        for entry in committed.iter().filter(|entry| concerns_members(entry)) {
+            match Body::of(entry) {
+                Some(Body::Office(office)) => {
+                    self.node.mut_store().change_offices(Index(entry.index), office);
+                }
+                _ => self.change_members(entry),
+            }
         }
-        let commands = committed.iter().map(|entry| match Body::of(entry) {
+        self.node.mut_store().applied(last);
+        // The tables of a replica that has started hold some entries already.
+        let new = committed.iter().filter(|entry| entry.index > self.applied.0);
+        let commands = new.map(|entry| match Body::of(entry) {
             Some(Body::Command(command)) => (Index(entry.index), Some(command)),
             _ => (Index(entry.index), None),
         });
-        actions.push(Action::Apply(commands.collect()));
+        let commands: Vec<_> = commands.collect();
+        if commands.is_empty() {
+            self.apply_to(last);
+        } else {
+            actions.push(Action::Apply(commands));
+        }
         if let Some(leads) = &mut self.leadership {
             leads.committed(last, term, actions);
         }
@@ -414,8 +445,8 @@ impl Replica {
         let voters = crate::entry::change(entry).and_then(|change| self.node.apply_conf_change(&change).ok());
         match voters {
             Some(voters) => {
-                self.node.mut_store().set_voters(voters);
                 self.members.apply(index);
+                self.node.mut_store().change_members(index, self.members.current(), voters);
                 // Raft lets a candidate that is no voter any more win its election, and fails there.
                 if self.members.current().role(self.id).is_none()
                     && self.node.raft.state != StateRole::Follower
@@ -428,7 +459,8 @@ impl Replica {
     }
 
     fn send(&mut self, now: Instant, messages: Vec<raft::eraftpb::Message>, actions: &mut Vec<Action>) {
-        for mut raft in messages {
+        for raft in messages {
+            let Some(mut raft) = self.with_values(raft) else { continue };
             let sent = match raft.msg_type {
                 MessageType::MsgHeartbeat => Some(now),
                 // An acknowledgement that had to wait for the drive is of its own term's heartbeat, whatever came since.
@@ -441,7 +473,12 @@ impl Replica {
             if self.members.current().member(to) == Some(Role::Witness) {
                 self.strip_values(&mut raft);
             }
-            let message = Message { raft, sent, stable: self.stable.get() };
+            if let Some(leads) =
+                self.leadership.as_mut().filter(|_| raft.msg_type == MessageType::MsgSnapshot)
+            {
+                leads.sends_snapshot(now, to, Index(raft.get_snapshot().get_metadata().index));
+            }
+            let message = Message { raft, sent, stable: self.stable.get(), is_whole: self.is_whole_copy() };
             actions.push(Action::Send(to, Box::new(message)));
         }
     }
@@ -488,7 +525,7 @@ impl Replica {
 
     /// True if this leader in office has every value on its drive.
     fn is_whole_copy(&self) -> bool {
-        self.is_whole && self.office_is_written() && self.node.store().has_all_values()
+        self.is_whole && self.office_is_written()
     }
 
     /// Raft takes each entry of a leader; it refuses those of others, of which there are none here.
@@ -503,6 +540,9 @@ impl Replica {
         let in_office = self.offices.current() == Some(own);
         let progress = self.node.raft.prs();
         let matched = |id: ReplicaId| progress.get(id.0).map_or(Index::default(), |of| Index(of.matched));
+        if let Some(leads) = &mut self.leadership {
+            leads.end_snapshots(matched);
+        }
         let backups: Vec<Index> = self.members.backups().into_iter().map(matched).collect();
         let own = (in_office && self.office_is_written()).then(|| matched(self.id));
         self.stable.advance(self.committed, own, backups);
@@ -584,7 +624,7 @@ impl Replica {
         self.node.propose_conf_change(Vec::new(), change).ok();
     }
 
-    /// Begins to hand leadership over to a witness that has all entries, or sees to it that it ends: a leader that is still there one election timeout later steps down, because it has had no lease since.
+    /// Begins to hand leadership over to a witness that has everything committed, or sees to it that it ends: a leader that is still there one election timeout later steps down, because it has had no lease since. Raft takes no proposals meanwhile, and sends the witness what it lacks.
     fn hand_over(&mut self, now: Instant) {
         let Some(leads) = self.leadership.as_mut() else { return };
         if let Some(began) = leads.handed_over {
@@ -593,12 +633,12 @@ impl Replica {
             }
             return;
         }
-        let last = self.node.raft.raft_log.last_index();
         let progress = self.node.raft.prs();
         let witnesses =
             self.members.current().voters().filter(|(id, role)| *role == Role::Witness && *id != self.id);
         let witnesses = witnesses.filter(|(id, _)| self.members.stays(*id));
-        let has_all = |id: &ReplicaId| progress.get(id.0).is_some_and(|of| of.matched == last);
+        let committed = self.committed;
+        let has_all = |id: &ReplicaId| progress.get(id.0).is_some_and(|of| of.matched >= committed.0);
         let ready: Vec<ReplicaId> = witnesses.map(|(id, _)| id).filter(has_all).collect();
         let place = self.chance.draw() % ready.len().max(1) as u64;
         let Some(chosen) = usize::try_from(place).ok().and_then(|place| ready.get(place)) else { return };
@@ -616,11 +656,9 @@ impl Replica {
         if upto > self.dropped {
             let first = Index(self.dropped.0 + 1);
             self.dropped = upto;
-            // The tables lose the values of older entries too.
-            self.is_whole &= self.node.store().base() == Index::default();
-            if self.node.mut_store().drop_values(first, upto) {
-                actions.push(Action::DropValues(upto));
-            }
+            self.is_whole = false;
+            self.node.mut_store().drop_values(first, upto);
+            actions.push(Action::DropValues(upto));
         }
     }
 
@@ -633,13 +671,13 @@ impl Replica {
     }
 }
 
-/// Tells offices and members of an entry of the log; members only of one that is not applied.
-fn note(offices: &mut Offices, members: &mut Membership, (index, applied): (Index, Index), body: Body) {
+/// Tells offices and members of an entry of the log.
+fn note(offices: &mut Offices, members: &mut Membership, index: Index, body: Body) {
     match body {
         Body::Office(office) => offices.append(index, office),
-        Body::Members(target) if index > applied => members.append(index, Some(target)),
-        Body::Settled if index > applied => members.append(index, None),
-        Body::Members(_) | Body::Settled | Body::Empty | Body::Command(_) => {}
+        Body::Members(target) => members.append(index, Some(target)),
+        Body::Settled => members.append(index, None),
+        Body::Empty | Body::Command(_) => {}
     }
 }
 

@@ -1,23 +1,24 @@
 //! A group of replicas, its network and its drives.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry, HardState, MessageType};
 use replica::{
-    Action, Body, Command, Configuration, Event, Index, Message, Office, ProposalId, ReadId, Recovered,
+    Action, Base, Body, Command, Configuration, Event, Index, Message, ProposalId, ReadId, Recovered,
     Replica, ReplicaId, Role, Settings, Term,
 };
 use units::{Instant, SplitMix64};
+
+use crate::tables::{Parts, Record, Tables};
 
 /// The time for which faults happen, and for which the group may take to be whole again afterwards.
 const FAULTY: Duration = Duration::from_secs(3);
 const HEALING: Duration = Duration::from_secs(10);
 /// The time for which the group is asked for other members, and the most replicas that a group ever has.
 const PATIENCE: Duration = Duration::from_secs(1);
-const MAX_NODES: usize = 12;
+const MAX_NODES: usize = 16;
 const T: Duration = Duration::from_millis(100);
 /// The rate of a clock's drift, in parts per million.
 const DRIFT: u32 = 10_000;
@@ -31,8 +32,8 @@ pub struct Faults {
     slow_us: u64,
     /// The mean time between two of what follows.
     pause: Duration,
-    /// How often which of them comes: a death, a node cut off, two nodes cut off from each other, an end of all cuts, a handing over, a change of members.
-    weights: [u64; 6],
+    /// How often which of them comes: a death, a node cut off, two nodes cut off from each other, an end of all cuts, a handing over, a change of members, a drive lost.
+    weights: [u64; 7],
     /// The longest time between two commands or reads, in microseconds, and how many of ten are reads.
     ask_us: u64,
     reads: u64,
@@ -40,6 +41,10 @@ pub struct Faults {
     pull: u64,
     /// One time in so many a replica starts anew just before it is asked for a pre-vote; a leader dies soon after a command is committed.
     mean: u64,
+    /// The number of keys.
+    keys: u64,
+    /// One time in so many a node's tables are flushed.
+    flush: u64,
 }
 
 impl Faults {
@@ -50,11 +55,13 @@ impl Faults {
             lost: one_of(&[10, 100, 100_000, 100_000]),
             slow_us: one_of(&[100, 2_000, 150_000]),
             pause: Duration::from_millis(one_of(&[50, 100, 200, 400])),
-            weights: [(); 6].map(|()| one_of(&[0, 1, 4])),
+            weights: [(); 7].map(|()| one_of(&[0, 1, 4])),
             ask_us: one_of(&[2_000, 5_000, 50_000]),
             reads: one_of(&[1, 5, 9]),
             pull: one_of(&[1, 10, 100]),
             mean: one_of(&[2, 20, u64::MAX, u64::MAX]),
+            keys: one_of(&[3, 30, 1_000]),
+            flush: one_of(&[1, 5, 50, u64::MAX]),
         }
     }
 
@@ -62,11 +69,13 @@ impl Faults {
         lost: 1_000_000_000,
         slow_us: 100,
         pause: Duration::from_secs(3600),
-        weights: [0, 0, 0, 1, 0, 0],
+        weights: [0, 0, 0, 1, 0, 0, 0],
         ask_us: 5_000,
         reads: 5,
         pull: 1,
         mean: u64::MAX,
+        keys: 30,
+        flush: 5,
     };
 }
 
@@ -79,16 +88,54 @@ pub struct Outcome {
     pub terms: u64,
     /// Changes of members that ended.
     pub changes: u64,
+    /// Snapshots that replicas took, and drives that were lost.
+    pub snapshots: u64,
+    pub lost: u64,
     /// Reads answered by a round of heartbeats, and by the lease.
     pub answered: [u64; 2],
 }
 
 /// What lies on a replica's drive.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Disk {
+    base: Base,
     entries: Vec<Entry>,
     vote: HardState,
-    dropped: Index,
+    tables: Tables,
+}
+
+impl Disk {
+    /// Takes what a request asks for.
+    fn take(&mut self, Request { base, entries, vote }: Request) {
+        if let Some(base) = base {
+            self.entries.clear();
+            self.tables.applied = self.tables.applied.max(base.index);
+            self.base = base;
+        }
+        if let Some(first) = entries.first() {
+            self.entries.truncate((first.index - self.base.index.0) as usize - 1);
+            self.entries.extend(entries);
+        }
+        if let Some(vote) = vote {
+            self.vote = vote;
+        }
+    }
+
+    /// True if the value that the entry of that index and term gave to the key lies in the log or in the tables.
+    fn has_value(&self, key: u64, index: Index, term: Term) -> bool {
+        let entry = self.entries.iter().find(|entry| (entry.index, entry.term) == (index.0, term.0));
+        let in_log = entry.and_then(Body::of).is_some_and(|body| body.has_value());
+        let record = self.tables.records.get(&key);
+        in_log || record.is_some_and(|record| record.index == index && record.value.is_some())
+    }
+}
+
+/// A request to make things durable.
+#[derive(Debug)]
+struct Request {
+    base: Option<Base>,
+    entries: Vec<Entry>,
+    vote: Option<HardState>,
 }
 
 struct Node {
@@ -96,8 +143,17 @@ struct Node {
     role: Role,
     replica: Option<Replica>,
     disk: Disk,
+    /// The drive was lost: the node is gone for good.
+    is_lost: bool,
     /// What the drive has not made durable yet.
-    writing: Vec<(u64, Vec<Entry>, Option<HardState>)>,
+    writing: Vec<(u64, Request)>,
+    /// The tables in memory, and entries to be put there.
+    tables: Tables,
+    applying: VecDeque<Vec<(Index, Term, Option<Command>)>>,
+    /// The longest time until entries are put into the tables, in microseconds.
+    apply_us: u64,
+    /// Reads that wait for the tables: read, index, by lease.
+    reading: Vec<(u64, Index, bool)>,
     /// The number of the node's starts: events of an earlier life are void.
     life: u64,
     /// The longest time of a write to its drive, in microseconds.
@@ -108,18 +164,35 @@ struct Node {
 }
 
 impl Node {
-    fn new(id: ReplicaId, role: Role, chance: &mut SplitMix64) -> Node {
+    fn new(id: ReplicaId, role: Role, base: &Base, chance: &mut SplitMix64) -> Node {
         Node {
             id,
             role,
             replica: None,
-            disk: Disk::default(),
+            disk: Disk {
+                base: base.clone(),
+                entries: Vec::new(),
+                vote: HardState::default(),
+                tables: Tables::default(),
+            },
+            is_lost: false,
             writing: Vec::new(),
+            tables: Tables::default(),
+            applying: VecDeque::new(),
+            apply_us: [1, 1, 20_000][(chance.draw() % 3) as usize],
+            reading: Vec::new(),
             life: 0,
             write_us: [100, 2_000, 30_000][(chance.draw() % 3) as usize],
             speed_ppm: 1_000_000 - u64::from(DRIFT) + chance.draw() % u64::from(2 * DRIFT + 1),
             wakes_at: None,
         }
+    }
+
+    /// Forgets what only memory has.
+    fn clear(&mut self) {
+        self.writing.clear();
+        self.applying.clear();
+        self.reading.clear();
     }
 
     fn clock(&self, now: Instant) -> Instant {
@@ -130,13 +203,20 @@ impl Node {
         Instant((u128::from(clock.0) * 1_000_000).div_ceil(u128::from(self.speed_ppm)) as u64)
     }
 
-    /// The value of the entry of that index and term on the drive.
-    fn value(&self, index: Index, term: Term) -> Option<Vec<u8>> {
-        let entry = self.disk.entries.get(index.0 as usize - 1).filter(|entry| entry.term == term.0)?;
-        match Body::of(entry)? {
-            Body::Command(command) => command.value,
-            _ => None,
-        }
+    /// The value of a key's record, by the tables or by the log: what another node's tables have is committed, and so is an entry of that index and term.
+    fn value(&self, key: u64, record: &Record) -> Option<u64> {
+        let own = self.tables.records.get(&key).filter(|own| own.index == record.index);
+        own.and_then(|own| own.value).or_else(|| {
+            let entry = self.replica.as_ref()?.entry(record.index).filter(|(term, _)| *term == record.term);
+            match entry? {
+                (_, Body::Command(command)) => Parts::of(&command).value,
+                _ => None,
+            }
+        })
+    }
+
+    fn leads(&self) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.leader() == Some(self.id))
     }
 }
 
@@ -144,9 +224,16 @@ impl Node {
 enum What {
     Deliver(Box<Message>),
     Durable(u64),
-    Applied(Index),
+    Apply,
     Tick,
-    Values(Vec<((Index, Term), Vec<u8>)>),
+    /// The tables of one of these are to be taken.
+    Install {
+        index: Index,
+        sources: Vec<ReplicaId>,
+        values_above: Index,
+    },
+    /// The values of records, in answer to a pull of a leader of that term.
+    Pulled(Term, Vec<(u64, Record)>),
     Start,
     CutOff,
     Die,
@@ -183,7 +270,7 @@ impl Ord for Due {
 
 pub struct Group {
     settings: Settings,
-    initial: Configuration,
+    first: Base,
     /// The latest members that a replica has applied, and the index of that change.
     members: (Configuration, Index),
     /// The members that the group is asked for, until then.
@@ -201,19 +288,22 @@ pub struct Group {
     proposals: u64,
     /// The index and term of each command that a replica has applied.
     committed: BTreeMap<u64, (Index, Term)>,
+    /// The last committed command of each key.
+    latest: BTreeMap<u64, (u64, Index, Term)>,
+    /// The committed commands that delete keys: key and index.
+    deleted: BTreeSet<(u64, Index)>,
+    snapshots: u64,
+    /// Drives that were lost.
+    lost: u64,
     acknowledged: usize,
     found: Vec<String>,
     reads: u64,
-    /// The highest index that a client knew to be committed when it asked for a read.
-    asked: BTreeMap<u64, Index>,
+    /// The key of each read, and the highest index of an acknowledged command for it when a client asked.
+    asked: BTreeMap<u64, (u64, Index)>,
     /// Reads answered by a round of heartbeats, and by the lease.
     answered: [u64; 2],
-    /// The highest index of an acknowledged command.
-    known: Index,
-}
-
-fn value(proposal: u64) -> Vec<u8> {
-    proposal.to_le_bytes().to_vec()
+    /// The highest index of an acknowledged command, by key.
+    known: BTreeMap<u64, Index>,
 }
 
 impl Group {
@@ -225,16 +315,17 @@ impl Group {
             .chain(std::iter::repeat_n(Role::Witness, k));
         let voters = Configuration::new((1..).map(ReplicaId).zip(roles));
         let mut chance = SplitMix64::new(seed);
+        let first = Base::first(voters.clone(), ReplicaId(1));
         let mut nodes: Vec<Node> =
-            voters.voters().map(|(id, role)| Node::new(id, role, &mut chance)).collect();
+            voters.voters().map(|(id, role)| Node::new(id, role, &first, &mut chance)).collect();
         if chance.draw().is_multiple_of(3) {
             // The first leader is the only one with a slow drive.
             nodes.iter_mut().for_each(|node| node.write_us = if node.id.0 == 1 { 30_000 } else { 100 });
         }
         let mut group = Group {
             settings,
-            members: (voters.clone(), Index::default()),
-            initial: voters,
+            members: (voters, Index::default()),
+            first,
             wanted: None,
             changes: 0,
             due: BinaryHeap::new(),
@@ -245,12 +336,16 @@ impl Group {
             cut: BTreeSet::new(),
             proposals: 0,
             committed: BTreeMap::new(),
+            latest: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            snapshots: 0,
+            lost: 0,
             acknowledged: 0,
             found: Vec::new(),
             reads: 0,
             asked: BTreeMap::new(),
             answered: [0; 2],
-            known: Index::default(),
+            known: BTreeMap::new(),
             nodes,
         };
         (0..group.nodes.len()).for_each(|node| group.start(node));
@@ -271,20 +366,23 @@ impl Group {
         let seed = self.chance.draw();
         let now = self.nodes[node].clock(self.now);
         let of = &mut self.nodes[node];
+        if of.is_lost {
+            return;
+        }
         of.life += 1;
         let recovered = Recovered {
-            base: (Index(0), Term(0)),
+            base: of.disk.base.clone(),
             entries: of.disk.entries.clone(),
             vote: of.disk.vote.clone(),
-            applied: Index(0),
-            offices: vec![Office { holder: ReplicaId(1), term: Term(0) }],
+            applied: of.disk.tables.applied,
             stable: Index(0),
-            is_whole: true,
-            members: (self.initial.clone(), Index(0)),
+            is_whole: of.disk.tables.is_whole(),
         };
         let replica = Replica::new(&self.settings, (of.id, of.role), recovered, (now, seed));
         of.replica = Some(replica.expect("what is durable is good"));
-        of.writing.clear();
+        of.tables = of.disk.tables.clone();
+        of.tables.applied = of.tables.applied.max(of.disk.base.index);
+        of.clear();
         of.wakes_at = None;
         self.wake(node);
     }
@@ -293,7 +391,7 @@ impl Group {
         let of = &mut self.nodes[node];
         of.replica = None;
         of.life += 1;
-        of.writing.clear();
+        of.clear();
         let longest = if self.below(2) == 0 { 5_000 } else { 400_000 };
         let pause = Duration::from_micros(self.below(longest));
         self.after(pause, node, What::Start);
@@ -330,8 +428,9 @@ impl Group {
     fn act(&mut self, node: usize, action: Action) {
         match action {
             Action::Send(to, message) => self.send(node, to, message),
-            Action::Persist { number, entries, vote } => {
-                self.nodes[node].writing.push((number, entries, vote));
+            Action::Persist { number, base, entries, vote } => {
+                self.snapshots += u64::from(base.is_some());
+                self.nodes[node].writing.push((number, Request { base, entries, vote }));
                 let time = Duration::from_micros(
                     15 + self.nodes[node].write_us / 2 + self.below(self.nodes[node].write_us / 2),
                 );
@@ -339,8 +438,8 @@ impl Group {
             }
             Action::Apply(commands) => {
                 for (index, command) in &commands {
-                    if let Some(Command { value: Some(value), .. }) = command {
-                        self.note_commit(node, *index, value);
+                    if let Some(command) = command {
+                        self.note_commit(node, *index, &Parts::of(command));
                     }
                 }
                 if self.below(self.faults.mean) == 0
@@ -349,33 +448,48 @@ impl Group {
                     let time = Duration::from_micros(self.below(20_000));
                     self.after(time, leader.0 as usize - 1, What::Die);
                 }
-                if let Some((last, _)) = commands.last().cloned() {
-                    self.after(Duration::ZERO, node, What::Applied(last));
-                }
+                let of = &mut self.nodes[node];
+                let term = |index| of.replica.as_ref().and_then(|replica| replica.entry(index));
+                let commands = commands.into_iter().filter_map(|(index, command)| {
+                    let (term, _) = term(index)?;
+                    Some((index, term, command))
+                });
+                let commands = commands.collect();
+                of.applying.push_back(commands);
+                let longest = of.apply_us;
+                let time = Duration::from_micros(self.below(longest));
+                self.after(time, node, What::Apply);
             }
             Action::Acknowledge(ProposalId(proposal), index) => {
                 self.acknowledged += 1;
-                self.known = self.known.max(index);
+                if let Some((key, ..)) = self.latest.iter().find(|(_, (latest, ..))| *latest == proposal) {
+                    let known = self.known.entry(*key).or_default();
+                    *known = (*known).max(index);
+                }
                 if self.committed.get(&proposal).map(|(at, _)| *at) != Some(index) {
                     self.found
                         .push(format!("command {proposal} is acknowledged, and not committed at {index:?}"));
                 }
-                self.check_copies(proposal..=proposal);
+                self.check_copies();
             }
             Action::Answer { read: ReadId(read), index, by_lease } => {
-                let known = self.asked.remove(&read).unwrap_or_default();
-                let now = self.nodes[node].clock(self.now);
-                let counts = !by_lease
-                    || self.nodes[node].replica.as_ref().is_some_and(|replica| replica.may_answer(now));
-                self.answered[usize::from(by_lease)] += u64::from(counts);
-                if counts && index < known {
-                    self.found.push(format!("a read from {} up to {index:?}: {known:?} was known", node));
-                }
+                self.nodes[node].reading.push((read, index, by_lease));
+                self.answer_reads(node);
             }
-            Action::Fetch(wanted) => self.fetch(node, &wanted),
-            Action::DropValues(index) => {
+            Action::Install { index, sources, values_above } => {
+                let time = Duration::from_micros(200 + self.below(30_000));
+                self.after(time, node, What::Install { index, sources, values_above });
+            }
+            Action::Retire(base) => {
                 let disk = &mut self.nodes[node].disk;
-                disk.dropped = disk.dropped.max(index);
+                disk.entries.retain(|entry| entry.index > base.index.0);
+                disk.base = base;
+            }
+            Action::DropValues(index) => {
+                let of = &mut self.nodes[node];
+                of.tables.drop_values(index);
+                let disk = &mut of.disk;
+                disk.tables.drop_values(index);
                 for entry in disk.entries.iter_mut().take_while(|entry| entry.index <= index.0) {
                     if let Some(Body::Command(command)) = Body::of(entry) {
                         entry.data = Body::Command(Command { value: None, ..command }).encode().into();
@@ -402,51 +516,121 @@ impl Group {
         }
     }
 
-    /// Asks a backup that lives for the values.
-    fn fetch(&mut self, node: usize, wanted: &[(Index, Term)]) {
-        let holders = self.nodes[node].replica.iter().flat_map(|replica| replica.offices().standing());
-        let holders = holders.map(|office| office.holder);
-        let backups: Vec<usize> =
-            self.members.0.backups().chain(holders).map(|id| id.0 as usize - 1).collect();
-        let lives = |backup: &usize| self.nodes[*backup].replica.is_some();
-        let values: Vec<((Index, Term), Vec<u8>)> = wanted
-            .iter()
-            .filter_map(|(index, term)| {
-                let value =
-                    backups.iter().filter(|id| lives(id)).find_map(|id| self.nodes[*id].value(*index, *term));
-                value.map(|value| ((*index, *term), value))
-            })
-            .collect();
-        self.after(Duration::from_micros(200), node, What::Values(values));
+    /// True if the node lives, and a message from it to the other one arrives.
+    fn reaches(&self, from: usize, to: usize) -> bool {
+        self.nodes[from].replica.is_some() && !self.cut.contains(&(from, to))
     }
 
     fn durable(&mut self, node: usize, number: u64) {
         let of = &mut self.nodes[node];
-        let ready: Vec<_> = of.writing.extract_if(.., |(of, _, _)| *of <= number).collect();
-        for (_, entries, vote) in ready {
-            if let Some(first) = entries.first() {
-                of.disk.entries.truncate(first.index as usize - 1);
-                of.disk.entries.extend(entries);
-            }
-            if let Some(vote) = vote {
-                of.disk.vote = vote;
-            }
+        let ready: Vec<_> = of.writing.extract_if(.., |(of, _)| *of <= number).collect();
+        for (_, request) in ready {
+            of.disk.take(request);
         }
+        of.tables.applied = of.tables.applied.max(of.disk.base.index);
         self.step(node, Event::Persisted(number));
+        self.answer_reads(node);
     }
 
-    /// The value of each of these committed commands is on more members' drives than may fail.
-    fn check_copies(&mut self, commands: RangeInclusive<u64>) {
+    fn apply(&mut self, node: usize) {
+        let of = &mut self.nodes[node];
+        if let Some(commands) = of.applying.pop_front() {
+            of.tables.apply(&commands);
+            if let Some((last, ..)) = commands.last() {
+                self.step(node, Event::Applied(*last));
+            }
+            self.answer_reads(node);
+        }
+    }
+
+    /// Answers the reads for which the tables hold enough.
+    fn answer_reads(&mut self, node: usize) {
+        let now = self.nodes[node].clock(self.now);
+        let of = &mut self.nodes[node];
+        let applied = of.tables.applied;
+        let ready: Vec<_> = of.reading.extract_if(.., |(_, index, _)| *index <= applied).collect();
+        for (read, _, by_lease) in ready {
+            let of = &self.nodes[node];
+            let (key, known) = self.asked.remove(&read).unwrap_or_default();
+            let counts = !by_lease || of.replica.as_ref().is_some_and(|replica| replica.may_answer(now));
+            self.answered[usize::from(by_lease)] += u64::from(counts);
+            let record = of.tables.records.get(&key);
+            let index = record.map_or(Index(0), |record| record.index);
+            if counts && !self.is_current(key, record, known) {
+                self.found.push(format!("a read from {} finds {index:?}: {known:?} was known", of.id.0));
+            }
+            let value = record.and_then(|record| record.value);
+            if let Some(value) =
+                value.filter(|value| self.committed.get(value).map(|(at, _)| *at) != Some(index))
+            {
+                self.found.push(format!("a read from {} finds {value} of {index:?}", of.id.0));
+            }
+        }
+    }
+
+    /// True if a record, or that there is none, is what the entry at `known` or a later one left of the key.
+    fn is_current(&self, key: u64, record: Option<&Record>, known: Index) -> bool {
+        let deleted = self.deleted.range((key, known)..=(key, Index(u64::MAX))).next().is_some();
+        record.map_or(deleted || known == Index(0), |record| record.index >= known)
+    }
+
+    /// Takes another node's tables, or half of them and dies.
+    fn install(&mut self, node: usize, index: Index, sources: &[ReplicaId], values_above: Index) {
+        let source = sources
+            .iter()
+            .map(|id| id.0 as usize - 1)
+            .find(|source| self.reaches(*source, node) && self.nodes[*source].tables.applied >= index);
+        let Some(source) = source else { return self.step(node, Event::NotInstalled(index)) };
+        let records = self.nodes[source].tables.records.clone();
+        let dies = self.below(10) == 0;
+        let half = records.keys().nth(records.len() / 2).copied().unwrap_or_default();
+        let last = if dies { half } else { u64::MAX };
+        self.nodes[node].tables.merge(&records, (last, index, values_above));
+        let lasts = !dies || self.below(2) == 0;
+        let of = &mut self.nodes[node];
+        if lasts {
+            of.disk.tables = of.tables.clone();
+        }
+        if dies { self.die(node) } else { self.step(node, Event::Installed(index)) }
+    }
+
+    /// The nodes' tables become durable, now and then.
+    fn flush(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].replica.is_some() && self.below(self.faults.flush) == 0 {
+                let of = &mut self.nodes[node];
+                of.disk.tables = of.tables.clone();
+                let applied = of.tables.applied;
+                self.step(node, Event::Flushed(applied));
+            }
+        }
+    }
+
+    /// Members whose drives are lost.
+    fn lost_members(&self) -> Vec<ReplicaId> {
+        let members = &self.members.0;
+        let lost = self.nodes.iter().filter(|node| node.is_lost && members.role(node.id).is_some());
+        lost.map(|node| node.id).collect()
+    }
+
+    /// The last committed value of each key is on more members' drives than may fail, those that failed included.
+    fn check_copies(&mut self) {
         let (members, _) = &self.members;
         if members.is_joint() {
             return;
         }
-        for (proposal, (index, term)) in self.committed.range(commands) {
+        let lost = self.lost_members().len();
+        let latest = self.latest.iter();
+        for (key, (proposal, index, term)) in
+            latest.filter(|(key, (_, index, _))| !self.deleted.contains(&(**key, *index)))
+        {
             let votes = self.nodes.iter().filter(|node| members.role(node.id).is_some());
-            let copies = votes.filter(|node| node.value(*index, *term) == Some(value(*proposal))).count();
-            if copies <= members.may_fail() {
-                self.found
-                    .push(format!("command {proposal} at {index:?} has {copies} copies at {:?}", self.now));
+            let copies = votes.filter(|node| node.disk.has_value(*key, *index, *term)).count();
+            if copies + lost <= members.may_fail() {
+                self.found.push(format!(
+                    "command {proposal} at {index:?} has {copies} copies at {:?}, {lost} drives are lost",
+                    self.now
+                ));
                 return;
             }
         }
@@ -463,15 +647,22 @@ impl Group {
         }
     }
 
-    /// A node has applied a command, whose value says which proposal it was.
-    fn note_commit(&mut self, node: usize, index: Index, value: &[u8]) {
+    /// A node is to apply a command.
+    fn note_commit(&mut self, node: usize, index: Index, parts: &Parts) {
+        let Parts { key, value: Some(proposal), deletes } = *parts else { return };
+        if deletes {
+            self.deleted.insert((key, index));
+        }
         let entry = self.nodes[node].replica.as_ref().and_then(|replica| replica.entry(index));
-        let (term, _) = entry.expect("an applied command is in the log");
-        let proposal = u64::from_le_bytes(value.try_into().expect("values have eight bytes"));
+        let (term, _) = entry.expect("a command to apply is in the log");
         let known = *self.committed.entry(proposal).or_insert((index, term));
         if known != (index, term) {
             self.found
                 .push(format!("command {proposal} is committed at {known:?} and at {:?}", (index, term)));
+        }
+        let latest = self.latest.entry(key).or_insert((proposal, index, term));
+        if latest.1 < index {
+            *latest = (proposal, index, term);
         }
     }
 
@@ -480,36 +671,56 @@ impl Group {
         let node = self.below(self.nodes.len() as u64) as usize;
         let leader = self.nodes[node].replica.as_ref().and_then(Replica::leader);
         let node = leader.map_or(node, |leader| leader.0 as usize - 1);
+        let key = self.below(self.faults.keys);
         if self.below(10) >= self.faults.reads {
             self.proposals += 1;
-            let command = Command { record: b"key".to_vec(), value: Some(value(self.proposals)) };
+            let deletes = self.below(8) == 0;
+            let command = Parts::command(key, self.proposals, deletes);
             self.step(node, Event::Propose(ProposalId(self.proposals), command));
         } else {
             self.reads += 1;
-            self.asked.insert(self.reads, self.known);
+            let known = self.known.get(&key).copied().unwrap_or_default();
+            self.asked.insert(self.reads, (key, known));
             self.step(node, Event::Read(ReadId(self.reads)));
         }
     }
 
-    /// A leader gets the values that its log lacks, as a pull of everything does, which takes its time.
+    /// A leader whose tables lack values asks backups, and those who were in office before it.
     fn pull(&mut self) {
         if self.below(self.faults.pull) != 0 {
             return;
         }
         for node in 0..self.nodes.len() {
-            let leads = self.nodes[node]
-                .replica
-                .as_ref()
-                .is_some_and(|replica| replica.leader() == Some(self.nodes[node].id));
-            let entries = &self.nodes[node].disk.entries;
-            let lacking: Vec<(Index, Term)> = entries
-                .iter()
-                .filter(|entry| Body::of(entry).is_some_and(|body| !body.has_value()))
-                .map(|entry| (Index(entry.index), Term(entry.term)))
-                .collect();
-            if leads && !lacking.is_empty() {
-                self.fetch(node, &lacking);
+            let of = &self.nodes[node];
+            let Some(replica) = of.replica.as_ref().filter(|_| of.leads()) else { continue };
+            let (term, applied) = (replica.term(), of.tables.applied);
+            if of.tables.is_whole() {
+                self.nodes[node].disk.tables = self.nodes[node].tables.clone();
+                self.step(node, Event::Whole { term, upto: applied });
+                continue;
             }
+            let holders = replica.offices().standing().iter().map(|office| office.holder);
+            let asked: BTreeSet<ReplicaId> = self.members.0.backups().chain(holders).collect();
+            for other in asked.into_iter().map(|id| id.0 as usize - 1).filter(|other| *other != node) {
+                if self.reaches(node, other) && self.reaches(other, node) {
+                    let tables = &self.nodes[node].tables;
+                    let lacking = tables.records.iter().filter(|(_, record)| record.value.is_none());
+                    let found = lacking.filter_map(|(key, record)| {
+                        let value = self.nodes[other].value(*key, record)?;
+                        Some((*key, Record { value: Some(value), ..*record }))
+                    });
+                    let found = found.collect();
+                    self.after(Duration::from_micros(200), node, What::Pulled(term, found));
+                }
+            }
+        }
+    }
+
+    /// Values from another node came.
+    fn pulled(&mut self, node: usize, term: Term, records: Vec<(u64, Record)>) {
+        let of = &mut self.nodes[node];
+        if of.leads() && of.replica.as_ref().is_some_and(|replica| replica.term() == term) {
+            records.into_iter().for_each(|(key, record)| of.tables.give(key, record));
         }
     }
 
@@ -528,9 +739,57 @@ impl Group {
         let target = Configuration::new(stay.chain(joins.then_some((new, role))));
         self.wanted = Some((target, self.now.after(PATIENCE)));
         if joins {
-            self.nodes.push(Node::new(new, role, &mut self.chance));
-            self.start(self.nodes.len() - 1);
+            self.join(new, role);
         }
+    }
+
+    fn join(&mut self, id: ReplicaId, role: Role) {
+        self.nodes.push(Node::new(id, role, &self.first, &mut self.chance));
+        self.start(self.nodes.len() - 1);
+    }
+
+    /// A drive is lost: its node never comes back. New replicas are to take the places of those that are gone.
+    fn lose_drive(&mut self, node: usize) {
+        let members = &self.members.0;
+        let id = self.nodes[node].id;
+        let may_fail = members.may_fail().min(self.first.state.members.may_fail());
+        let votes = members.role(id).is_some() && !members.is_joint() && self.wanted.is_none();
+        if votes && self.lost_members().len() < may_fail && self.nodes.len() < MAX_NODES {
+            let of = &mut self.nodes[node];
+            (of.is_lost, of.replica) = (true, None);
+            of.life += 1;
+            of.clear();
+            of.disk = Node::new(id, of.role, &self.first, &mut SplitMix64::new(0)).disk;
+            self.lost += 1;
+            self.replace_lost();
+        }
+    }
+
+    /// The group is asked for new replicas in the places of those whose drives are lost.
+    fn replace_lost(&mut self) {
+        let lost = self.lost_members();
+        if lost.is_empty() || self.wanted.is_some() || self.members.0.is_joint() {
+            return;
+        }
+        let mut target: Vec<(ReplicaId, Role)> = self.members.0.voters().collect();
+        for (id, role) in target.iter_mut().filter(|(id, _)| lost.contains(id)) {
+            // A new replica that was asked for before is asked for again.
+            let free = |node: &&Node| {
+                !node.is_lost
+                    && node.role == *role
+                    && self.members.0.role(node.id).is_none()
+                    && node.id.0 as usize > 5
+            };
+            let free = self.nodes.iter().rev().find(free).map(|node| node.id);
+            *id = free.unwrap_or(ReplicaId(self.nodes.len() as u64 + 1));
+            if free.is_none() {
+                self.nodes.push(Node::new(*id, *role, &self.first, &mut self.chance));
+            }
+        }
+        let new = target.iter().map(|(id, _)| id.0 as usize - 1);
+        let new: Vec<usize> = new.filter(|node| self.nodes[*node].life == 0).collect();
+        new.into_iter().for_each(|node| self.start(node));
+        self.wanted = Some((Configuration::new(target), self.now.after(PATIENCE)));
     }
 
     /// Each leader is asked again for the members that the group is to have.
@@ -541,8 +800,7 @@ impl Group {
             return;
         }
         for node in 0..self.nodes.len() {
-            let leads = |replica: &Replica| replica.leader() == Some(self.nodes[node].id);
-            if self.nodes[node].replica.as_ref().is_some_and(leads) {
+            if self.nodes[node].leads() {
                 self.step(node, Event::Change(wanted.clone()));
             }
         }
@@ -574,6 +832,7 @@ impl Group {
                 }
             }
             Some(5) => self.change_something(),
+            Some(6) => self.lose_drive(node),
             _ => self.cut.clear(),
         }
     }
@@ -609,8 +868,10 @@ impl Group {
                 self.fail_something();
             } else if next == next_pull {
                 next_pull = self.now.after(Duration::from_millis(20));
-                self.check_copies(0..=u64::MAX);
+                self.check_copies();
+                self.flush();
                 self.pull();
+                self.replace_lost();
                 self.repeat_change();
             } else if let Some(Reverse(Due { node, life, what, .. })) = self.due.pop() {
                 if let What::Tick = what {
@@ -635,21 +896,12 @@ impl Group {
             }
             What::Die => self.die(node),
             What::Durable(number) => self.durable(node, number),
-            What::Applied(index) => self.step(node, Event::Applied(index)),
+            What::Apply => self.apply(node),
             What::Tick => self.step(node, Event::Tick),
-            What::Values(values) => {
-                // The drive has them too.
-                for ((index, term), value) in &values {
-                    let entry = self.nodes[node].disk.entries.get_mut(index.0 as usize - 1);
-                    if let Some(entry) = entry.filter(|entry| entry.term == term.0)
-                        && let Some(Body::Command(command)) = Body::of(entry)
-                    {
-                        let command = Command { value: Some(value.clone()), ..command };
-                        entry.data = Body::Command(command).encode().into();
-                    }
-                }
-                self.step(node, Event::Values(values));
+            What::Install { index, sources, values_above } => {
+                self.install(node, index, &sources, values_above);
             }
+            What::Pulled(term, records) => self.pulled(node, term, records),
             What::Start => self.start(node),
             What::CutOff => self.cut_off(node),
         }
@@ -659,7 +911,7 @@ impl Group {
         self.run_until(Instant::ORIGIN.after(FAULTY), faults);
     }
 
-    /// Everything heals; then the group must take commands again, and its leader must have each acknowledged one.
+    /// Everything heals; then the group must take commands again, replace what is lost, and its leader must have each acknowledged command.
     pub fn heal_and_finish(mut self) -> Outcome {
         self.cut.clear();
         let (before, end) = (self.acknowledged, self.now.after(HEALING));
@@ -670,31 +922,38 @@ impl Group {
             };
             group.nodes.iter().position(answers)
         };
-        while self.found.is_empty() && (self.acknowledged == before || answers(&self).is_none()) {
+        let is_whole = |group: &Group| {
+            group.acknowledged > before && group.lost_members().is_empty() && answers(group).is_some()
+        };
+        while self.found.is_empty() && !is_whole(&self) {
             if self.now >= end {
-                self.found.push(format!("no command was acknowledged in {HEALING:?} after all had healed"));
+                let (count, lost) = (self.acknowledged - before, self.lost_members());
+                self.found.push(format!(
+                    "in {HEALING:?} after all had healed {count} commands were acknowledged; {lost:?} still vote"
+                ));
             }
             self.run_until(self.now.after(T), &Faults::NONE);
         }
-        let leader = answers(&self).map(|node| &self.nodes[node]);
-        let log = |index: Index| leader.and_then(|leader| leader.replica.as_ref()?.entry(index));
-        if self.found.is_empty() {
-            for (proposal, (index, term)) in &self.committed {
-                if log(*index).map(|(term, _)| term) != Some(*term) {
-                    self.found.push(format!("command {proposal} at {index:?} is not in the leader's log"));
+        let known = self.known.clone();
+        self.run_until(self.now.after(T), &Faults::NONE);
+        if let Some(leader) = answers(&self).filter(|_| self.found.is_empty()) {
+            let records = &self.nodes[leader].tables.records;
+            for (key, index) in &known {
+                if !self.is_current(*key, records.get(key), *index) {
+                    self.found.push(format!("key {key} of {index:?} is not in the leader's tables"));
                     break;
                 }
             }
         }
-        if self.found.is_empty() {
-            self.check_copies(0..=u64::MAX);
-        }
+        self.check_copies();
         let terms = self.nodes.iter().map(|node| node.disk.vote.term).max().unwrap_or_default();
         Outcome {
             faults: self.found,
             acknowledged: self.acknowledged,
             terms,
             changes: self.changes,
+            snapshots: self.snapshots,
+            lost: self.lost,
             answered: self.answered,
         }
     }
