@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crash explorer with CI's budget: at least 400,000 distinct states over the eight targets, 250,000 of them of arrays, of which 60,000
+# The crash explorer with CI's budget: at least 400,000 distinct states over the nine targets, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
 # resets; three targets are run on arrays too; 4,000 simulated groups take turns; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
@@ -78,6 +78,7 @@ explore log 29000
 explore waltz 30000
 explore stage 5000
 explore prio 20000
+explore groups 15000
 explore array 145000
 more=1 explore array 30000 --during reclaim
 more=2 explore array 30000 --during restore

@@ -17,6 +17,7 @@ use crate::exploration::{
 };
 use crate::file_log::{self, FileLogOracle};
 use crate::files::{self, FilesOracle};
+use crate::groups::{self, GroupsOracle};
 use crate::model::Progress;
 use crate::oracle::{Oracle, Probe, SECOND_CUT_EVERY};
 use crate::plan::Plan;
@@ -100,7 +101,10 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
             trace.save(path)?;
         }
         let shapes = options.target.is_engine()
-            || matches!(options.target, Target::Log | Target::Waltz | Target::Stage | Target::Prio);
+            || matches!(
+                options.target,
+                Target::Log | Target::Waltz | Target::Stage | Target::Prio | Target::Groups
+            );
         let workloads = if shapes { TARGET_LOG_WORKLOADS } else { TARGET_WORKLOADS };
         let share =
             (options.states / workloads).max(MIN_IMAGES_PER_WORKLOAD).min(options.states - report.states);
@@ -158,6 +162,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
         Target::Stage => stage::record(options.seed, workload, volatile, options.broken_rules),
         Target::Prio => file_log::record(options.seed, workload, volatile, options.broken_rules),
+        Target::Groups => groups::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -173,6 +178,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
         Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rules)),
         Target::Stage => Box::new(StageOracle::new(trace, options.broken_rules)),
         Target::Prio => Box::new(FileLogOracle::new(trace, options.broken_rules)),
+        Target::Groups => Box::new(GroupsOracle::new(trace, options.broken_rules)),
     }
 }
 

@@ -23,6 +23,7 @@ mod exploration;
 mod explore;
 mod file_log;
 mod files;
+mod groups;
 mod linear;
 mod model;
 mod options;

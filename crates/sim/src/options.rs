@@ -118,11 +118,13 @@ pub enum Target {
     Stage,
     /// A log in an ordinary file: appends and syncs of several tasks, room zeroed ahead.
     Prio,
+    /// The log that the replicas of a process share: entries replaced and retired, votes, snapshots.
+    Groups,
 }
 
 impl Target {
     /// All targets, in the order in which `furrow crash` explores them.
-    pub const ALL: [Target; 8] = [
+    pub const ALL: [Target; 9] = [
         Target::Fs,
         Target::Log,
         Target::Engine,
@@ -131,6 +133,7 @@ impl Target {
         Target::LevelDb,
         Target::Stage,
         Target::Prio,
+        Target::Groups,
     ];
 
     /// Whether the workload runs a database engine, whose threads make every recording different: a replay needs the recording.
@@ -148,6 +151,7 @@ impl Target {
             Target::LevelDb => 6,
             Target::Stage => 7,
             Target::Prio => 8,
+            Target::Groups => 9,
         }
     }
 
@@ -167,6 +171,7 @@ impl fmt::Display for Target {
             Target::LevelDb => "leveldb",
             Target::Stage => "stage",
             Target::Prio => "prio",
+            Target::Groups => "groups",
         })
     }
 }

@@ -41,7 +41,8 @@ impl Plan {
                         | Target::Array
                         | Target::Waltz
                         | Target::Stage
-                        | Target::Prio => planner.fs_step(),
+                        | Target::Prio
+                        | Target::Groups => planner.fs_step(),
                     }
                 }
                 planner.acts

@@ -37,6 +37,9 @@ pub struct BrokenRules {
     /// The broken rule of a log in a file.
     #[cfg(feature = "broken-rules")]
     pub prio: Option<prio::BrokenRule>,
+    /// The broken rule of the groups' log.
+    #[cfg(feature = "broken-rules")]
+    pub groups: Option<shard::BrokenRule>,
 }
 
 /// The safety rules of the modelled tables that a test can break.
@@ -98,6 +101,11 @@ impl BrokenRules {
         prio::Options { broken_rule: self.prio, ..prio::Options::default() }
     }
 
+    /// Options of the groups' log with its rule broken.
+    pub(crate) fn groups_log_options(self) -> shard::GroupsLogOptions {
+        shard::GroupsLogOptions { broken_rule: self.groups, ..shard::GroupsLogOptions::default() }
+    }
+
     /// Whether the writer puts two writes of one key in order. The broken rule drops the writer's order where the parallel WAL
     /// takes no key locks.
     pub(crate) fn keeps_key_order(self) -> bool {
@@ -144,6 +152,10 @@ impl BrokenRules {
 
     pub(crate) fn log_options(self) -> prio::Options {
         prio::Options::default()
+    }
+
+    pub(crate) fn groups_log_options(self) -> shard::GroupsLogOptions {
+        shard::GroupsLogOptions::default()
     }
 
     pub(crate) fn keeps_key_order(self) -> bool {

@@ -44,7 +44,8 @@ impl Shape {
             | Target::Array
             | Target::Waltz
             | Target::Stage
-            | Target::Prio => {
+            | Target::Prio
+            | Target::Groups => {
                 let drive = Drive::of_workload(volatile_cache, workload);
                 let barrier = pick(&mut rng, &[0, 8 << 10, 32 << 10]);
                 let log = LogOptions { buffer: 8 << 10, barrier, ..LogOptions::default() };

@@ -56,6 +56,11 @@ fn no_power_cut_breaks_a_log_in_a_file() {
 }
 
 #[test]
+fn no_power_cut_breaks_the_log_of_groups() {
+    explore(Target::Groups, 11, 3_000);
+}
+
+#[test]
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 1_000);
 }

@@ -1,0 +1,30 @@
+//! The crate's error type.
+
+use crate::log::GroupId;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The error of a call.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The file system or the drive failed. Where the log is full nothing was written, and the call can be repeated.
+    #[error(transparent)]
+    Fs(#[from] fs::Error),
+    /// A record of the log is not what this version writes.
+    #[error("record {ticket} of the groups' log: {why}")]
+    Record {
+        /// The record's ticket.
+        ticket: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The process has no replica of the group, or has one already.
+    #[error("{group}: {why}")]
+    Group {
+        /// The group.
+        group: GroupId,
+        /// What is wrong.
+        why: &'static str,
+    },
+}

@@ -1,0 +1,273 @@
+//! A record of the groups' log: a change of one group.
+//!
+//! | bytes | | |
+//! |---|---|---|
+//! | 0 | 1 | version: 1 |
+//! | 1 | 1 | kind: 1 the group's whole state, 2 a write, 3 the log was retired, 4 the replica was removed |
+//! | 2 | 8 | group; little-endian, like all numbers |
+//! | 10 | 1 | parts that follow: 1 vote, 2 base, 4 entries |
+//! | | 24 | vote: term, replica, commit index |
+//! | | 4 | base: its bytes; then these, as in `replica::Base` |
+//! | | 12 | entries: the first one's index, 8 bytes; their number |
+//! | | 13 each | an entry: kind (0 command or office, 2 change of members), term, 8 bytes; bytes, 4; then these |
+//!
+//! Kind 1 has a vote and a base, kind 3 a base, kind 4 no part. The parallel log's checksum covers a record.
+
+use raft::eraftpb::{Entry, EntryType, HardState};
+use replica::Base;
+
+use super::stored::StoredGroup;
+
+const VERSION: u8 = 1;
+const STATE: u8 = 1;
+const WRITE: u8 = 2;
+const RETIRED: u8 = 3;
+const REMOVED: u8 = 4;
+const VOTE: u8 = 1;
+const BASE: u8 = 2;
+const ENTRIES: u8 = 4;
+const NORMAL: u8 = 0;
+const MEMBERS: u8 = 2;
+
+/// A group of replicas, by its number in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(pub u64);
+
+impl std::fmt::Display for GroupId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "group {}", self.0)
+    }
+}
+
+/// What a record says of its group.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// The group's whole state, for a new replica and where earlier records are to be retired.
+    State(StoredGroup),
+    /// What `replica::Action::Persist` asks for.
+    Write {
+        /// A snapshot took the log's place.
+        base: Option<Base>,
+        /// Entries; the first one replaces what the log has from there on.
+        entries: Vec<Entry>,
+        /// Term, vote and commit index.
+        vote: Option<HardState>,
+    },
+    /// What `replica::Action::Retire` asks for: the log begins behind this base.
+    Retired(Base),
+    /// The process has no replica of the group any more.
+    Removed,
+}
+
+impl Change {
+    /// The record's bytes.
+    pub(super) fn encode(&self, group: GroupId) -> Vec<u8> {
+        match self {
+            Change::State(StoredGroup { base, entries, vote }) => {
+                encode(group, STATE, (Some(vote), Some(base), entries))
+            }
+            Change::Write { base, entries, vote } => {
+                encode(group, WRITE, (vote.as_ref(), base.as_ref(), entries))
+            }
+            Change::Retired(base) => encode(group, RETIRED, (None, Some(base), &[])),
+            Change::Removed => encode(group, REMOVED, (None, None, &[])),
+        }
+    }
+
+    /// The group and the change that a record says.
+    ///
+    /// # Errors
+    /// What is wrong with the record.
+    pub(super) fn decode(record: &[u8]) -> Result<(GroupId, Change), String> {
+        match record.first() {
+            Some(&VERSION) => {}
+            Some(version) => {
+                return Err(format!("it is of version {version}, and this program reads version {VERSION}"));
+            }
+            None => return Err("it is empty".into()),
+        }
+        decode(record).ok_or_else(|| "its bytes are no record's".into())
+    }
+}
+
+type Parts<'a> = (Option<&'a HardState>, Option<&'a Base>, &'a [Entry]);
+
+fn encode(group: GroupId, kind: u8, (vote, base, entries): Parts<'_>) -> Vec<u8> {
+    let mut bytes = vec![VERSION, kind];
+    bytes.extend(group.0.to_le_bytes());
+    let part = |there: bool, part: u8| if there { part } else { 0 };
+    bytes.push(part(vote.is_some(), VOTE) | part(base.is_some(), BASE) | part(!entries.is_empty(), ENTRIES));
+    let length = |len: usize| u32::try_from(len).expect("a part is shorter than 4 GiB").to_le_bytes();
+    if let Some(vote) = vote {
+        [vote.term, vote.vote, vote.commit].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    }
+    if let Some(base) = base {
+        let base = base.encode();
+        bytes.extend(length(base.len()));
+        bytes.extend(base);
+    }
+    if let Some(first) = entries.first() {
+        bytes.extend(first.index.to_le_bytes());
+        bytes.extend(length(entries.len()));
+        for entry in entries {
+            bytes.push(if entry.entry_type == EntryType::EntryNormal { NORMAL } else { MEMBERS });
+            bytes.extend(entry.term.to_le_bytes());
+            bytes.extend(length(entry.data.len()));
+            bytes.extend_from_slice(&entry.data);
+        }
+    }
+    bytes
+}
+
+fn decode(record: &[u8]) -> Option<(GroupId, Change)> {
+    let mut rest = record.get(1..)?;
+    let kind = byte(&mut rest)?;
+    let group = GroupId(number(&mut rest)?);
+    let parts = byte(&mut rest)?;
+    if parts & !(VOTE | BASE | ENTRIES) != 0 {
+        return None;
+    }
+    let vote = if parts & VOTE == 0 {
+        None
+    } else {
+        let (term, vote, commit) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
+        Some(HardState { term, vote, commit, ..HardState::default() })
+    };
+    let base = if parts & BASE == 0 { None } else { Some(Base::decode(counted(&mut rest)?)?) };
+    let entries = if parts & ENTRIES == 0 { Vec::new() } else { entries(&mut rest)? };
+    let change = match (kind, vote, base) {
+        (STATE, Some(vote), Some(base)) => Change::State(StoredGroup { base, entries, vote }),
+        (WRITE, vote, base) => Change::Write { base, entries, vote },
+        (RETIRED, None, Some(base)) if entries.is_empty() => Change::Retired(base),
+        (REMOVED, None, None) if entries.is_empty() => Change::Removed,
+        _ => return None,
+    };
+    rest.is_empty().then_some((group, change))
+}
+
+fn entries(rest: &mut &[u8]) -> Option<Vec<Entry>> {
+    let first = number(rest)?;
+    let count = length(rest)?;
+    let mut entries = Vec::new();
+    for place in 0..count as u64 {
+        let entry_type = match byte(rest)? {
+            NORMAL => EntryType::EntryNormal,
+            MEMBERS => EntryType::EntryConfChangeV2,
+            _ => return None,
+        };
+        let (term, data) = (number(rest)?, counted(rest)?.to_vec().into());
+        let index = first.checked_add(place)?;
+        entries.push(Entry { entry_type, term, index, data, ..Entry::default() });
+    }
+    (!entries.is_empty()).then_some(entries)
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (byte, behind) = rest.split_first()?;
+    *rest = behind;
+    Some(*byte)
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (number, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u64::from_le_bytes(*number))
+}
+
+fn length(rest: &mut &[u8]) -> Option<usize> {
+    let (number, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    usize::try_from(u32::from_le_bytes(*number)).ok()
+}
+
+fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = length(rest)?;
+    let (bytes, behind) = rest.split_at_checked(len)?;
+    *rest = behind;
+    Some(bytes)
+}
+
+/// Decodes any bytes: a record that they are has these bytes again.
+///
+/// # Panics
+/// A record with other bytes.
+#[cfg(any(test, feature = "fuzzing"))]
+pub fn fuzz_record(bytes: &[u8]) {
+    if let Ok((group, change)) = Change::decode(bytes) {
+        assert_eq!(change.encode(group), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replica::{Configuration, GroupState, Index, Office, ReplicaId, Role, Term};
+
+    use super::*;
+
+    fn base(index: u64) -> Base {
+        let members = Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]);
+        let offices = vec![Office { holder: ReplicaId(1), term: Term(2) }];
+        let state = GroupState { members, since: Index(0), offices };
+        Base { index: Index(index), term: Term(2), state }
+    }
+
+    fn entry(index: u64, data: &[u8]) -> Entry {
+        let entry_type =
+            if index.is_multiple_of(2) { EntryType::EntryNormal } else { EntryType::EntryConfChangeV2 };
+        Entry { entry_type, index, term: 7, data: data.to_vec().into(), ..Entry::default() }
+    }
+
+    #[test]
+    fn each_record_is_what_its_bytes_say_and_no_part_of_them_is_one() {
+        let vote = HardState { term: 3, vote: 2, commit: 9, ..HardState::default() };
+        let entries = vec![entry(8, b"value"), entry(9, b""), entry(10, &[0; 300])];
+        let write = |base, entries, vote| Change::Write { base, entries, vote };
+        for change in [
+            Change::State(StoredGroup { base: base(7), entries: entries.clone(), vote: vote.clone() }),
+            Change::State(StoredGroup { base: base(7), entries: Vec::new(), vote: vote.clone() }),
+            write(None, entries.clone(), Some(vote.clone())),
+            write(Some(base(7)), entries, Some(vote)),
+            write(None, Vec::new(), None),
+            Change::Retired(base(1 << 40)),
+            Change::Removed,
+        ] {
+            let bytes = change.encode(GroupId(1 << 33));
+            assert_eq!(Change::decode(&bytes), Ok((GroupId(1 << 33), change)));
+            for len in 0..bytes.len() {
+                assert!(Change::decode(&bytes[..len]).is_err(), "{len} of {bytes:?}");
+            }
+            assert!(Change::decode(&[&bytes[..], &[0]].concat()).is_err());
+        }
+        let newer = Change::decode(&[2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect_err("newer");
+        assert!(newer.contains("version 2"), "{newer}");
+    }
+
+    #[test]
+    fn records_are_those_of_the_golden_files() {
+        let vote = HardState { term: 3, vote: 2, commit: 9, ..HardState::default() };
+        let entries = vec![entry(8, b"value"), entry(9, b"")];
+        let state = StoredGroup { base: base(7), entries: entries.clone(), vote: vote.clone() };
+        let golden = |name: &str, change: Change| {
+            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+            let file = format!("{directory}/{name}-v1.bin");
+            if std::env::var_os("FURROW_BLESS").is_some() {
+                std::fs::write(&file, change.encode(GroupId(5))).expect("writes");
+            }
+            let golden = std::fs::read(&file).expect("a golden file");
+            assert_eq!(change.encode(GroupId(5)), golden, "{name}");
+            assert_eq!(Change::decode(&golden), Ok((GroupId(5), change)), "{name}");
+        };
+        golden("state", Change::State(state));
+        golden("write", Change::Write { base: None, entries, vote: Some(vote) });
+        golden("retired", Change::Retired(base(12)));
+        golden("removed", Change::Removed);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>) {
+            fuzz_record(&bytes);
+            fuzz_record(&[&[VERSION][..], &bytes].concat());
+        }
+    }
+}
