@@ -98,13 +98,18 @@ pub enum Action {
     RefuseRead(ReadId, Option<ReplicaId>),
     /// The group's members stay, at the leader's word.
     RefuseChange(ChangeRefused),
-    /// The values of entries up to this index, and of records that these wrote, are needed no more, also on the drive.
+    /// The values of entries up to this index that are there now, and of records that these wrote, are needed no more, also on the drive. Done, or given up, before anything of a later step is put into the tables: values that are pulled or installed later stay.
     DropValues(Index),
-    /// Make this base durable; then the log's entries up to it are needed no more.
+    /// Make this base durable, in the order of [`Action::Persist`]; then the log's entries up to it are needed no more.
     Retire(Base),
-    /// Get the tables of another replica, once they hold the log up to an index: each key's record if this replica's own is of an older entry. A key that the other one does not have goes here too, if an entry up to the index wrote its record. Then say [`Event::Installed`], or [`Event::NotInstalled`].
+    /// Get the tables of another replica, once they hold the log up to an index, and once each earlier [`Action::Apply`] is in the own tables. Of each key:
     ///
-    /// An own record that is as new as the other one stays, with its value. The other one's record of an entry that is applied here is taken for its value alone, where it is here too: else it was deleted here. A crash on the way loses nothing: tables may be ahead of the log.
+    /// - the other replica's record is of a later entry than the own one, or there is none here: it is taken, unless it is of an entry that is applied here (it was deleted here);
+    /// - both are of the same entry: the own one stays, with the value if either has it;
+    /// - the own one is later: it stays;
+    /// - only the own one is there: it goes if it is of an entry up to the index.
+    ///
+    /// A record that is taken with an entry above `values_above` must come with its value. Say [`Event::Installed`] once all of the own tables is durable, what was not flushed before too; [`Event::NotInstalled`] if a value is missing or no source answers. One of them is said in bounded time. The tables' own index stays where it is until the base is durable ([`Action::Persist`]). A crash on the way loses nothing: tables may be ahead of the log.
     Install {
         /// The index.
         index: Index,

@@ -7,50 +7,51 @@ use crate::{Index, ReplicaId, Term};
 /// The snapshot that a replica takes.
 ///
 /// Raft hears of a snapshot once the tables hold it: until then the log stays as it is, and a crash leaves a replica that lags behind as before. Tables that are ahead of the log lose nothing: a record says which entry wrote it, and an older one does not replace it.
+///
+/// Only the snapshot for which the tables were got counts, from a leader that still leads: another leader's may say that this replica keeps other values.
 #[derive(Debug, Default)]
 pub(super) struct Install {
-    under_way: Option<(Box<Message>, Index)>,
-    /// The index at which the tables hold a snapshot, durably.
-    installed: Index,
+    under_way: Option<UnderWay>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    message: Box<Message>,
+    index: Index,
+    /// Entries of the log were given to the tables meanwhile. They may bring back keys that the snapshot does not have.
+    applied: bool,
 }
 
 impl Install {
-    /// A snapshot came that says `base`, which the log does not reach. Returns the message if the tables hold it already, or the index that they are to hold.
-    pub(super) fn receive(
-        &mut self,
-        message: Box<Message>,
-        base: &Base,
-    ) -> Result<Box<Message>, Option<Index>> {
-        if self.installed >= base.index {
-            return Ok(message);
+    /// A snapshot came that says `base`, which the log does not reach. True if the tables are to be got for it.
+    pub(super) fn begin(&mut self, message: Box<Message>, base: &Base) -> bool {
+        let is_free = self.under_way.is_none();
+        if is_free {
+            self.under_way = Some(UnderWay { message, index: base.index, applied: false });
         }
-        match &mut self.under_way {
-            // The same leader repeats it, or another one sends what it has.
-            Some((present, index)) if *index == base.index => {
-                *present = message;
-                Err(None)
-            }
-            Some(_) => Err(None),
-            None => {
-                self.under_way = Some((message, base.index));
-                Err(Some(base.index))
-            }
+        is_free
+    }
+
+    /// Entries of the log are given to the tables.
+    pub(super) fn applies(&mut self) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.applied = true;
         }
     }
 
-    /// The tables hold the snapshot. Returns it if its sender, the leader of its term, leads still; else it is sent again.
+    /// The tables hold the snapshot of that index. Returns it if it counts; else the leader sends one again.
     pub(super) fn installed(
         &mut self,
         index: Index,
         (leader, term): (Option<ReplicaId>, Term),
     ) -> Option<Box<Message>> {
-        let (message, _) = self.under_way.take_if(|(_, present)| *present == index)?;
-        self.installed = self.installed.max(index);
-        (message.raft.term == term.0 && leader == Some(ReplicaId(message.raft.from))).then_some(message)
+        let UnderWay { message, applied, .. } = self.under_way.take_if(|present| present.index == index)?;
+        let is_leader_s = message.raft.term == term.0 && leader == Some(ReplicaId(message.raft.from));
+        (is_leader_s && !applied).then_some(message)
     }
 
     /// The tables did not get the snapshot of that index.
     pub(super) fn failed(&mut self, index: Index) {
-        self.under_way.take_if(|(_, present)| *present == index);
+        self.under_way.take_if(|present| present.index == index);
     }
 }

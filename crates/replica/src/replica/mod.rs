@@ -37,11 +37,11 @@ pub struct Recovered {
     pub entries: Vec<Entry>,
     /// Term, vote and commit index.
     pub vote: HardState,
-    /// The index up to which the tables hold the log.
+    /// The index up to which the tables hold the log. A snapshot that they took moves it only once its base is durable.
     pub applied: Index,
     /// The stable index, as far as it is known.
     pub stable: Index,
-    /// The tables hold every value up to `base`.
+    /// Each record of the tables has its value, whatever entry wrote it.
     pub is_whole: bool,
 }
 
@@ -57,11 +57,13 @@ pub struct Replica {
     candidacy: Candidacy,
     promise: VotePromise,
     chance: SplitMix64,
-    /// The snapshot that the replica takes, and the one of which Raft knows and that is not durable yet: the request with it, and its index.
+    /// The snapshot that the replica takes.
     install: Install,
+    /// The request with a base that took the log's place and is not durable yet, and the base's index.
     taken_over: Option<(u64, Index)>,
-    /// The index up to which the tables hold the log.
+    /// The index up to which the tables hold the log, and up to which they hold it durably, as far as is known.
     applied: Index,
+    flushed: Index,
     /// The tables hold every value, but for those of entries of the log.
     is_whole: bool,
     /// The index up to which offices know of entries.
@@ -91,15 +93,14 @@ impl Replica {
         let Recovered { base, entries, vote, applied, stable, is_whole } = recovered;
         let first = base.index.0 + 1;
         let last = base.index.0 + entries.len() as u64;
-        if applied.0 > last || vote.commit > last || !entries.iter().map(|entry| entry.index).eq(first..=last)
-        {
+        if vote.commit > last || !entries.iter().map(|entry| entry.index).eq(first..=last) {
             let vote = vote.commit;
             return Err(format!(
                 "the log is to hold entries {first} to {last}, the tables hold what was committed up to {applied:?}, the vote says {vote}"
             ));
         }
         // A commit index need not be durable before what it lets apply, nor the tables' index before a base.
-        let applied = applied.max(base.index);
+        let applied = applied.min(Index(last)).max(base.index);
         let mut vote = vote;
         vote.commit = vote.commit.max(applied.0);
         let committed = Index(vote.commit);
@@ -141,6 +142,7 @@ impl Replica {
             install: Install::default(),
             taken_over: None,
             applied,
+            flushed: Index::default(),
             is_whole,
             known,
             committed,
@@ -201,10 +203,10 @@ impl Replica {
             Event::Read(read) => self.read(now, read, &mut actions),
             Event::Persisted(number) => self.persisted(now, number, &mut actions),
             Event::Applied(index) => self.apply_to(index),
-            Event::Flushed(index) => self.retire(now, index, &mut actions),
+            Event::Flushed(index) => self.flushed = self.flushed.max(index),
             Event::Installed(index) => {
                 if let Some(message) = self.install.installed(index, (self.leader(), self.term())) {
-                    self.receive(now, message, &mut actions);
+                    self.take(now, *message);
                 }
             }
             Event::NotInstalled(index) => self.install.failed(index),
@@ -215,7 +217,8 @@ impl Replica {
             }
             Event::Whole { term, upto } => {
                 let has_all = self.node.store().last_lacking().is_none_or(|lacking| lacking <= upto);
-                self.is_whole |= has_all && self.leadership.as_ref().is_some_and(|leads| leads.term == term);
+                let leads = self.leadership.as_ref().is_some_and(|leads| leads.term == term);
+                self.is_whole |= has_all && leads && self.offices.keeps_values(self.id);
             }
             Event::Change(target) => self.want(target, &mut actions),
         }
@@ -229,6 +232,7 @@ impl Replica {
             }
         }
         self.drop_values(&mut actions);
+        self.retire(now, &mut actions);
         self.answer_reads(now, &mut actions);
         actions
     }
@@ -236,9 +240,14 @@ impl Replica {
     fn receive(&mut self, now: Instant, message: Box<Message>, actions: &mut Vec<Action>) {
         let is_snapshot = message.raft.msg_type == MessageType::MsgSnapshot;
         let message = if is_snapshot { self.receive_snapshot(message, actions) } else { Some(message) };
-        let Some(Message { raft: message, sent, stable, .. }) = message.map(|message| *message) else {
-            return;
-        };
+        if let Some(message) = message {
+            self.take(now, *message);
+        }
+    }
+
+    /// Gives a message to Raft, unless a rule is against it.
+    fn take(&mut self, now: Instant, message: Message) {
+        let Message { raft: message, sent, stable, .. } = message;
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
@@ -246,6 +255,7 @@ impl Replica {
             | MessageType::MsgReadIndex
             | MessageType::MsgReadIndexResp
             | MessageType::MsgTransferLeader => return,
+            MessageType::MsgTimeoutNow if self.taken_over.is_some() => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 let is_handed_over = message.context == HANDED_OVER;
                 if !self.promise.allows_vote(now, is_handed_over) {
@@ -359,8 +369,8 @@ impl Replica {
             }
             None if now >= self.candidacy.stands_at() => {
                 self.candidacy.stood(now, self.chance.draw());
-                // Learners and removed replicas do not stand.
-                if self.node.raft.promotable() {
+                // Learners and removed replicas do not stand, nor one whose base is not durable: Raft would look for entries before it.
+                if self.node.raft.promotable() && self.taken_over.is_none() {
                     self.node.campaign().ok();
                 }
             }
@@ -432,6 +442,7 @@ impl Replica {
         if commands.is_empty() {
             self.apply_to(last);
         } else {
+            self.install.applies();
             actions.push(Action::Apply(commands));
         }
         if let Some(leads) = &mut self.leadership {

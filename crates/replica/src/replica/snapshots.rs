@@ -11,7 +11,7 @@ use crate::event::{Action, Message};
 use crate::{Index, Membership, Offices, ReplicaId, Role};
 
 impl Replica {
-    /// A snapshot came. Raft gets it at once if the log or the tables hold it, else when the tables do.
+    /// A snapshot came. Returns it if the log holds it: Raft gets it at once. Else the tables are to be got first.
     pub(super) fn receive_snapshot(
         &mut self,
         message: Box<Message>,
@@ -26,8 +26,8 @@ impl Replica {
         {
             return Some(message);
         }
-        // The log that goes may have the values that a witness keeps for its office: it gets all of them.
         let rules = self.settings.rules();
+        // The log that goes may have the values that a witness keeps for its office: it gets all of them.
         let keeps_values =
             self.role == Role::Backup || (base.keeps_values(self.id) && !rules.gives_offices_no_values());
         // A leader has the values above its stable index; older ones are with backups, and with a leader that is whole.
@@ -35,13 +35,12 @@ impl Replica {
         let backups = base.state.members.backups().filter(|id| *id != self.id);
         let sources = from.into_iter().chain(backups).collect();
         let values_above = if keeps_values { Index::default() } else { message.stable };
-        match self.install.receive(message, &base) {
-            Ok(message) => Some(message),
-            Err(begins) => {
-                actions.extend(begins.map(|index| Action::Install { index, sources, values_above }));
-                None
-            }
+        if self.install.begin(message, &base) {
+            // Records without values take the places of older ones.
+            self.is_whole &= keeps_values;
+            actions.push(Action::Install { index: base.index, sources, values_above });
         }
+        None
     }
 
     /// Raft took a snapshot: the log begins behind it. Returns the base, which is to be made durable.
@@ -99,8 +98,9 @@ impl Replica {
         }
     }
 
-    /// The tables hold everything up to `index`, durably. Entries go that are stable too, and that no replica needs which takes a snapshot.
-    pub(super) fn retire(&mut self, now: Instant, index: Index, actions: &mut Vec<Action>) {
+    /// Entries go that are durable in the tables and stable, and that no replica needs which takes a snapshot.
+    pub(super) fn retire(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let index = self.flushed;
         let applied = Index(self.node.raft.raft_log.applied);
         let leads = self.leadership.as_ref();
         let kept = leads.and_then(|leads| leads.kept_from(now, self.settings.election_timeout));

@@ -576,10 +576,19 @@ impl Group {
 
     /// Takes another node's tables, or half of them and dies.
     fn install(&mut self, node: usize, index: Index, sources: &[ReplicaId], values_above: Index) {
-        let source = sources
-            .iter()
-            .map(|id| id.0 as usize - 1)
-            .find(|source| self.reaches(*source, node) && self.nodes[*source].tables.applied >= index);
+        if !self.nodes[node].applying.is_empty() {
+            let sources = sources.to_vec();
+            let time = Duration::from_millis(1);
+            return self.after(time, node, What::Install { index, sources, values_above });
+        }
+        let has_values = |tables: &Tables| {
+            let mut records = tables.records.values();
+            records.all(|record| record.value.is_some() || record.index <= values_above)
+        };
+        let source = sources.iter().map(|id| id.0 as usize - 1).find(|source| {
+            let tables = &self.nodes[*source].tables;
+            self.reaches(*source, node) && tables.applied >= index && has_values(tables)
+        });
         let Some(source) = source else { return self.step(node, Event::NotInstalled(index)) };
         let records = self.nodes[source].tables.records.clone();
         let dies = self.below(10) == 0;
