@@ -1,12 +1,19 @@
 //! Groups of replicas on a simulated network: messages that are late, lost and repeated, partitions, replicas that die and start again with what was durable, clocks that drift.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a test may panic")]
 
+#[path = "simulation/due.rs"]
+mod due;
+#[path = "simulation/faults.rs"]
+mod faults;
 #[path = "simulation/group.rs"]
 mod group;
+#[path = "simulation/node.rs"]
+mod node;
 #[path = "simulation/tables.rs"]
 mod tables;
 
-use group::{Faults, Group, Outcome};
+use faults::{Faults, Outcome};
+use group::Group;
 use replica::BrokenRule;
 
 /// Groups that are simulated with one broken rule at most.

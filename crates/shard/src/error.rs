@@ -16,7 +16,7 @@ pub enum Error {
     Record {
         /// The record's ticket.
         ticket: u64,
-        /// What is wrong.
+        /// The fault of the record, for people.
         why: String,
     },
     /// The process has no replica of the group, or has one already.
@@ -24,7 +24,7 @@ pub enum Error {
     Group {
         /// The group.
         group: GroupId,
-        /// What is wrong.
+        /// The reason for the refusal, for people.
         why: &'static str,
     },
 }

@@ -489,7 +489,8 @@ impl Replica {
             {
                 leads.sends_snapshot(now, to, Index(raft.get_snapshot().get_metadata().index));
             }
-            let message = Message { raft, sent, stable: self.stable.get(), is_whole: self.is_whole_copy() };
+            let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
+            let message = Message { raft, sent, stable: self.stable.get(), is_whole };
             actions.push(Action::Send(to, Box::new(message)));
         }
     }

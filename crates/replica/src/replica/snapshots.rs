@@ -18,15 +18,14 @@ impl Replica {
         actions: &mut Vec<Action>,
     ) -> Option<Box<Message>> {
         let base = Base::of_snapshot(message.raft.get_snapshot())?;
-        let log = &self.node.raft.raft_log;
+        let (log, rules) = (&self.node.raft.raft_log, self.settings.rules());
         if message.raft.term < self.node.raft.term
             || base.index.0 <= log.committed
-            || self.settings.rules().takes_snapshots_early()
+            || rules.takes_snapshots_early()
             || log.match_term(base.index.0, base.term.0)
         {
             return Some(message);
         }
-        let rules = self.settings.rules();
         // The log that goes may have the values that a witness keeps for its office: it gets all of them.
         let keeps_values =
             self.role == Role::Backup || (base.keeps_values(self.id) && !rules.gives_offices_no_values());

@@ -20,7 +20,7 @@ pub struct Tables {
     pub applied: Index,
 }
 
-/// What a command says: its key, the proposal that is its value, and whether it deletes the key.
+/// The parts of a command: the key, the proposal that is the key's value, and whether the key is deleted.
 pub struct Parts {
     pub key: u64,
     pub value: Option<u64>,

@@ -49,7 +49,7 @@ impl FoundGroup {
     /// The group's state after the last record; `None` if the replica was removed.
     ///
     /// # Errors
-    /// What the records do not say.
+    /// The part of the group's state that no record has, for people.
     pub(super) fn end(self) -> Result<Option<StoredGroup>, String> {
         let FoundGroup { base, entries, vote } = self;
         let (base, vote) = match (base, vote) {

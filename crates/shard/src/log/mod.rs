@@ -173,7 +173,7 @@ impl GroupsLog {
             state.note(self.rules, group, ticket, change);
             state.hold(ticket, record.len());
         }
-        // Only these need fewer records than before; a write of a base does so rarely, and the next of these comes.
+        // Writes of entries and votes let few records go: the next change of another kind retires them.
         if !matches!(change, Change::Write { base: None, .. }) {
             self.retire()?;
         }

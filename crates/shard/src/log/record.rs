@@ -39,12 +39,12 @@ impl std::fmt::Display for GroupId {
     }
 }
 
-/// What a record says of its group.
+/// A change of a group: the contents of one record.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
     /// The group's whole state, for a new replica and where earlier records are to be retired.
     State(StoredGroup),
-    /// What `replica::Action::Persist` asks for.
+    /// The request of a `replica::Action::Persist`.
     Write {
         /// A snapshot took the log's place.
         base: Option<Base>,
@@ -53,7 +53,7 @@ pub enum Change {
         /// Term, vote and commit index.
         vote: Option<HardState>,
     },
-    /// What `replica::Action::Retire` asks for: the log begins behind this base.
+    /// The request of a `replica::Action::Retire`: the log begins behind this base.
     Retired(Base),
     /// The process has no replica of the group any more.
     Removed,
@@ -77,7 +77,7 @@ impl Change {
     /// The group and the change that a record says.
     ///
     /// # Errors
-    /// What is wrong with the record.
+    /// The fault of the record, for people.
     pub(super) fn decode(record: &[u8]) -> Result<(GroupId, Change), String> {
         match record.first() {
             Some(&VERSION) => {}
@@ -187,10 +187,10 @@ fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Decodes any bytes: a record that they are has these bytes again.
+/// A fuzz test of the decoder: bytes that decode to a record are the bytes of that record.
 ///
 /// # Panics
-/// A record with other bytes.
+/// Bytes decode to a record that encodes to other bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub fn fuzz_record(bytes: &[u8]) {
     if let Ok((group, change)) = Change::decode(bytes) {
