@@ -81,7 +81,7 @@ impl Replica {
     /// A replica of a role that starts at `now`. `seed`: another number at each start.
     ///
     /// # Errors
-    /// What is wrong with the settings, or with what was found on the drive.
+    /// The fault of the settings, or of the state on the drive, for people.
     pub fn new(
         settings: &Settings,
         (id, role): (ReplicaId, Role),

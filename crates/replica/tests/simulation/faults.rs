@@ -60,10 +60,10 @@ impl Faults {
     };
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What must not happen and did, the first one first.
+    /// Broken promises, in the order in which they were seen.
     pub faults: Vec<String>,
     pub acknowledged: usize,
     pub terms: u64,

@@ -11,7 +11,7 @@ use crate::tables::{Parts, Record, Tables};
 /// The rate of a clock's drift, in parts per million.
 pub const DRIFT: u32 = 10_000;
 
-/// What lies on a replica's drive.
+/// The contents of a node's drive.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub base: Base,
@@ -61,7 +61,7 @@ pub struct Node {
     pub disk: Disk,
     /// The drive was lost: the node is gone for good.
     pub is_lost: bool,
-    /// What the drive has not made durable yet.
+    /// Requests that are not durable yet, by number.
     pub writing: Vec<(u64, Request)>,
     /// The tables in memory, and entries to be put there.
     pub tables: Tables,
