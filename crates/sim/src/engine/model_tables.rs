@@ -30,10 +30,13 @@ const STALL_PERCENT: u64 = 40;
 const LONGEST_STALL_NS: u64 = 4_000_000;
 /// Percentage of flushes that fail with their memtables sealed.
 const FAILURE_PERCENT: u64 = 10;
-/// Percentage of flushes that wait for a family's drop with their memtables sealed, and longest wait.
+/// Percentage of flushes that wait, before they choose their memtables, for a marked batch in a family without entries.
+const WRITE_WAIT_PERCENT: u64 = 70;
+/// Percentage of flushes that wait for a family's drop with their memtables sealed.
 const DROP_WAIT_PERCENT: u64 = 30;
-const LONGEST_DROP_WAIT: Duration = Duration::from_millis(20);
-const DROP_POLL: Duration = Duration::from_micros(100);
+/// Longest wait of a flush for a write or a drop, and time between two looks.
+const LONGEST_EVENT_WAIT: Duration = Duration::from_millis(20);
+const EVENT_POLL: Duration = Duration::from_micros(100);
 
 /// The end of the name of a file that is being written.
 pub(super) const UNFINISHED_SUFFIX: &str = ".new";
@@ -71,6 +74,8 @@ struct State {
     durable: Contents,
     /// Number of families dropped since the tables were opened.
     drops: u64,
+    /// The families of the marked batches that were applied since a flush began to wait for one.
+    marked: BTreeSet<u32>,
 }
 
 /// The entries of a family that are not in tables.
@@ -137,7 +142,13 @@ impl ModelTables {
         let new = fs.stat(&path).is_err();
         let durable = if new { Contents::with_families(0..families) } else { read(fs, &path)? };
         let memtables = durable.families.iter().map(|family| (*family, Memtables::default())).collect();
-        let state = Mutex::new(State { memtables, live: durable.clone(), durable, drops: 0 });
+        let state = Mutex::new(State {
+            memtables,
+            live: durable.clone(),
+            durable,
+            drops: 0,
+            marked: BTreeSet::new(),
+        });
         let tables = Arc::new_cyclic(|this| ModelTables {
             fs: fs.clone(),
             path,
@@ -188,6 +199,9 @@ impl ModelTables {
         let mut state = self.state.lock();
         let records = batch_entries(batch, state.live.sequence + 1)?;
         let last = state.live.sequence + records.len() as u64;
+        if mark.is_some() {
+            state.marked.extend(records.iter().map(|record| record.family));
+        }
         let marks =
             mark.map_or_else(BatchBuilder::new, |mark| {
                 let put = BatchBuilder::new().put(Family::MARKS, &ticket_key(mark.ticket), &[]);
@@ -290,6 +304,7 @@ impl ModelTables {
         let drops = self.state.lock().drops;
         let early = self.broken.chooses_families_before_stall().then(|| self.state.lock().unflushed());
         self.stall_at_random();
+        self.wait_for_a_write_at_random();
         let sealed: Vec<SequencedRecord> = {
             let mut state = self.state.lock();
             let chosen = early.unwrap_or_else(|| state.unflushed());
@@ -353,13 +368,30 @@ impl ModelTables {
         }
     }
 
+    /// Waits in some flushes until a marked batch is in a family that had nothing to flush, while the family of the marks had.
+    fn wait_for_a_write_at_random(&self) {
+        let before = {
+            let mut state = self.state.lock();
+            state.marked.clear();
+            state.unflushed()
+        };
+        if before.contains(&Family::MARKS.0) {
+            self.wait_at_random(WRITE_WAIT_PERCENT, |state| !state.marked.is_subset(&before));
+        }
+    }
+
     /// Waits in some flushes until more than `drops` families have been dropped: that drop abandons the flush.
     fn wait_for_a_drop_at_random(&self, drops: u64) {
-        if self.is_unsteady(DROP_WAIT_PERCENT) {
+        self.wait_at_random(DROP_WAIT_PERCENT, |state| state.drops != drops);
+    }
+
+    /// Waits in this percentage of the calls until `happened`, or [`LONGEST_EVENT_WAIT`].
+    fn wait_at_random(&self, percent: u64, happened: impl Fn(&State) -> bool) {
+        if self.is_unsteady(percent) {
             let driver = &**self.fs.driver();
-            let end = driver.now().after(LONGEST_DROP_WAIT);
-            while self.state.lock().drops == drops && driver.now() < end {
-                block_on(driver, sleep_until(driver, driver.now().after(DROP_POLL)));
+            let end = driver.now().after(LONGEST_EVENT_WAIT);
+            while !happened(&self.state.lock()) && driver.now() < end {
+                block_on(driver, sleep_until(driver, driver.now().after(EVENT_POLL)));
             }
         }
     }
