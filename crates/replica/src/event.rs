@@ -77,8 +77,8 @@ pub enum Action {
         /// Term, vote and commit index, if they changed.
         vote: Option<HardState>,
     },
-    /// Put committed commands into the tables, in this order, then say [`Event::Applied`]. A witness puts the records there, without values but for those it keeps.
-    Apply(Vec<(Index, Option<Command>)>),
+    /// Put committed commands, of entries with this index and term, into the tables, in this order, then say [`Event::Applied`]. A witness puts the records there, without values but for those it keeps.
+    Apply(Vec<(Index, Term, Option<Command>)>),
     /// The command is committed at this index: the client may be answered.
     Acknowledge(ProposalId, Index),
     /// The replica does not take the command, of which nothing was begun; the leader, if it knows one.

@@ -27,4 +27,20 @@ pub enum Error {
         /// The reason for the refusal, for people.
         why: &'static str,
     },
+    /// A replica cannot start, or cannot go on.
+    #[error("{group}: {why}")]
+    Replica {
+        /// The group.
+        group: GroupId,
+        /// The reason, for people.
+        why: String,
+    },
+    /// The tables failed.
+    #[error("the tables of {group}: {why}")]
+    Tables {
+        /// The group.
+        group: GroupId,
+        /// The error, for people.
+        why: String,
+    },
 }

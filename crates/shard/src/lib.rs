@@ -1,17 +1,31 @@
-//! The replicas of CANDStore groups that one process has: so far the log that all of them share.
+//! The replicas of CANDStore groups that one process has: one [`Group`] each, and the log that all of them share.
 //!
 //! ```text
-//!   replica (one per group) --Persist, Retire--> GroupsLog --one record per request--> fs::ParallelLog
+//!   clients' batches --> Group (a replica::Replica with its tasks) --> GroupsLog --one record per request--> fs::ParallelLog
+//!                          |            |
+//!                        Peers        Tables
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod error;
+mod group;
 mod log;
+mod peer;
+mod reply;
 mod rules;
+mod tables;
+mod wait;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use batch::fuzz_batch;
+pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
+pub use group::{Group, Parts, Place, Refused};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
 pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
+pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
+pub use tables::{Entry, Row, Rows, Tables};

@@ -16,6 +16,7 @@
 mod act;
 mod array;
 mod choose;
+mod cluster;
 mod drive;
 mod engine;
 mod error;
@@ -43,6 +44,7 @@ mod tree;
 mod turns;
 mod waltz;
 
+pub use self::cluster::{ClusterFailure, ClusterFailureKind, ClusterReport, ClusterRules, explore_cluster};
 pub use self::turns::{TurnsFailure, TurnsReport, TurnsRules, explore_turns};
 pub use choose::Sample;
 pub use error::{Error, Result};

@@ -125,6 +125,46 @@ impl VirtualDriver {
         }
     }
 
+    /// When the next task runs: now, if one can run at once; `None` if every task waits for what is outside.
+    pub fn next_due(&self) -> Option<Instant> {
+        let state = self.shared.state.lock();
+        let timer = state.timers.peek().map(|Reverse(timer)| timer.due.max(state.now));
+        if state.ready.is_empty() { timer } else { Some(state.now) }
+    }
+
+    /// Runs tasks and timers up to the time `end`, which is then the driver's. For simulations with several drivers.
+    pub fn run_until(&self, end: Instant) {
+        while self.run_next(end) {}
+        let mut state = self.shared.state.lock();
+        if end > state.now {
+            (state.now, state.runs) = (end, 0);
+        }
+    }
+
+    /// Runs a task that can run, or else advances the clock to the next timer that is due at `end` or before. False if there is neither.
+    fn run_next(&self, end: Instant) -> bool {
+        let mut state = self.shared.state.lock();
+        if let Some(task) = state.ready.pop_front() {
+            state.runs += 1;
+            let is_livelock = state.runs > MAX_RUNS;
+            drop(state);
+            assert!(
+                !is_livelock,
+                "livelock in virtual time: task '{}' and others wake each other",
+                task.name
+            );
+            VirtualDriver::run(&task);
+            return true;
+        }
+        let is_due = state.timers.peek().is_some_and(|Reverse(timer)| timer.due <= end);
+        let Some(Reverse(timer)) = is_due.then(|| state.timers.pop()).flatten() else { return false };
+        state.runs = if timer.due > state.now { 0 } else { state.runs };
+        state.now = state.now.max(timer.due);
+        drop(state);
+        timer.waker.wake();
+        true
+    }
+
     fn run(task: &Arc<Task>) {
         task.queued.store(false, Ordering::Release);
         let Some(mut future) = task.future.lock().take() else { return };
@@ -167,25 +207,8 @@ impl Driver for VirtualDriver {
             panic!("task '{name}' blocks in virtual time: it must use .await");
         }
         while !me.take_wake() {
-            let mut state = self.shared.state.lock();
-            if let Some(task) = state.ready.pop_front() {
-                state.runs += 1;
-                let is_livelock = state.runs > MAX_RUNS;
-                drop(state);
-                assert!(
-                    !is_livelock,
-                    "livelock in virtual time: task '{}' and others wake each other",
-                    task.name
-                );
-                VirtualDriver::run(&task);
-            } else if let Some(Reverse(timer)) = state.timers.pop() {
-                state.runs = if timer.due > state.now { 0 } else { state.runs };
-                state.now = state.now.max(timer.due);
-                drop(state);
-                timer.waker.wake();
-            } else {
-                panic!("deadlock in virtual time: every task waits, and no timer is set");
-            }
+            let runs = self.run_next(Instant(u64::MAX));
+            assert!(runs, "deadlock in virtual time: every task waits, and no timer is set");
         }
     }
 
@@ -253,6 +276,28 @@ mod tests {
         assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (4, 3));
         driver.drop_all_tasks();
         assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (2, 1));
+    }
+
+    #[test]
+    fn a_driver_runs_to_a_time_and_no_further() {
+        let driver = VirtualDriver::new(1);
+        let at = |ms| Instant::ORIGIN.after(Duration::from_millis(ms));
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        for ms in [7, 3, 5] {
+            let (d, ran) = (Arc::clone(&driver), Arc::clone(&ran));
+            drop(spawn(&*driver, "sleeps", async move {
+                sleep_until(&*d, at(ms)).await;
+                ran.lock().push(ms);
+            }));
+        }
+        assert_eq!(driver.next_due(), Some(Instant::ORIGIN));
+        driver.run_until(at(1));
+        assert_eq!((driver.next_due(), driver.now()), (Some(at(3)), at(1)));
+        driver.run_until(at(5));
+        assert_eq!((ran.lock().clone(), driver.next_due(), driver.now()), (vec![3, 5], Some(at(7)), at(5)));
+        driver.run_until(at(9));
+        assert_eq!((ran.lock().clone(), driver.next_due(), driver.now()), (vec![3, 5, 7], None, at(9)));
+        driver.drop_all_tasks();
     }
 
     #[test]

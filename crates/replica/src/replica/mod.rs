@@ -178,6 +178,11 @@ impl Replica {
         &self.offices
     }
 
+    /// True if the replica keeps every value, and its tables and its log have them, as far as it knows.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// True if the replica leads, serves clients, and no other one can have been elected until `now`. To be asked after a read was carried out.
     pub fn may_answer(&self, now: Instant) -> bool {
         let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
@@ -435,8 +440,8 @@ impl Replica {
         // The tables of a replica that has started hold some entries already.
         let new = committed.iter().filter(|entry| entry.index > self.applied.0);
         let commands = new.map(|entry| match Body::of(entry) {
-            Some(Body::Command(command)) => (Index(entry.index), Some(command)),
-            _ => (Index(entry.index), None),
+            Some(Body::Command(command)) => (Index(entry.index), Term(entry.term), Some(command)),
+            _ => (Index(entry.index), Term(entry.term), None),
         });
         let commands: Vec<_> = commands.collect();
         if commands.is_empty() {

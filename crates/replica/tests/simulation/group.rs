@@ -193,7 +193,7 @@ impl Group {
                 self.after(time, node, What::Durable(number));
             }
             Action::Apply(commands) => {
-                for (index, command) in &commands {
+                for (index, _, command) in &commands {
                     if let Some(command) = command {
                         self.note_commit(node, *index, &Parts::of(command));
                     }
@@ -205,12 +205,6 @@ impl Group {
                     self.after(time, leader.0 as usize - 1, What::Die);
                 }
                 let of = &mut self.nodes[node];
-                let term = |index| of.replica.as_ref().and_then(|replica| replica.entry(index));
-                let commands = commands.into_iter().filter_map(|(index, command)| {
-                    let (term, _) = term(index)?;
-                    Some((index, term, command))
-                });
-                let commands = commands.collect();
                 of.applying.push_back(commands);
                 let longest = of.apply_us;
                 let time = Duration::from_micros(self.below(longest));

@@ -74,6 +74,9 @@ struct State {
     /// The records that the log holds, and their bytes.
     held: VecDeque<(Ticket, u64)>,
     held_bytes: u64,
+    /// Bytes of records that said a group's whole state again, and of all others, since the opening.
+    copied_bytes: u64,
+    other_bytes: u64,
 }
 
 impl State {
@@ -97,6 +100,13 @@ impl State {
             self.groups.insert(group, Needed::from(rules, next));
         }
         Ok(true)
+    }
+
+    /// A record was written now.
+    fn count(&mut self, change: &Change, bytes: usize) {
+        let counted =
+            if matches!(change, Change::State(_)) { &mut self.copied_bytes } else { &mut self.other_bytes };
+        *counted += bytes as u64;
     }
 
     fn hold(&mut self, ticket: Ticket, bytes: usize) {
@@ -172,6 +182,7 @@ impl GroupsLog {
             let mut state = self.state.lock();
             state.note(self.rules, group, ticket, change);
             state.hold(ticket, record.len());
+            state.count(change, record.len());
         }
         // Writes of entries and votes let few records go: the next change of another kind retires them.
         if !matches!(change, Change::Write { base: None, .. }) {
@@ -180,11 +191,12 @@ impl GroupsLog {
         Ok(())
     }
 
-    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size: its whole state is to be written again, as [`Change::State`].
+    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size: its whole state is to be written again, as [`Change::State`]. `None` while more was written again than anything else: groups that need more than the log's size together would be written again without end.
     pub fn pinning(&self) -> Option<GroupId> {
         let state = self.state.lock();
         let oldest = state.groups.iter().min_by_key(|(_, needed)| needed.oldest());
-        oldest.filter(|_| state.held_bytes > self.size.0).map(|(group, _)| *group)
+        let is_due = state.held_bytes > self.size.0 && state.copied_bytes <= state.other_bytes;
+        oldest.filter(|_| is_due).map(|(group, _)| *group)
     }
 
     /// Bytes of records that the log holds.

@@ -1,0 +1,437 @@
+//! One replica of a group with its log and its tables: carries out what [`replica::Replica`] asks for.
+//!
+//! ```text
+//!   clients, peers, clock --event--> Replica --+-- LogQueue ---> task "group log": GroupsLog ---- Persisted --> Replica
+//!                                              +-- TableWork --> task "group tables": Tables ---- Applied, Installed --> Replica
+//!                                              +-- Send -------> Peers
+//!                                              +-- the ends of commands and reads --> Clients
+//! ```
+//!
+//! A new leader's tables lack values: [`Group::get`] pulls the one that is read ([`copies`]), the task "group values" the rest.
+
+mod clients;
+mod copies;
+mod install;
+mod log_queue;
+mod requests;
+mod table_work;
+mod values;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kv::Overlay;
+use parking_lot::Mutex;
+use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings};
+use units::sync::Event as Signal;
+use units::{Driver, Instant};
+
+use self::clients::{Clients, Outcome, Reading};
+use self::log_queue::{LogQueue, Request};
+use self::requests::Requests;
+use self::table_work::TableWork;
+use crate::batch::Batch;
+use crate::peer::{PeerMessage, Peers};
+use crate::tables::{Row, Tables};
+use crate::wait::within;
+use crate::{Change, Error, GroupId, GroupsLog, Result, StoredGroup};
+
+/// The place of a replica: its group, its number and its role there.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The group.
+    pub group: GroupId,
+    /// The replica.
+    pub replica: ReplicaId,
+    /// The replica's role, for life.
+    pub role: Role,
+}
+
+/// The parts of a process that a group uses.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Clock, tasks and random numbers.
+    pub driver: Arc<dyn Driver>,
+    /// The log of all groups of the process.
+    pub log: Arc<GroupsLog>,
+    /// The tables of this replica.
+    pub tables: Arc<dyn Tables>,
+    /// The way to the other replicas.
+    pub peers: Arc<dyn Peers>,
+}
+
+/// The reason why a group does not answer a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// Another replica leads: this one, if it is known. Nothing of the command was begun.
+    #[error("another replica leads the group")]
+    NotLeader(Option<ReplicaId>),
+    /// The command was begun, and may be carried out later or never.
+    #[error("the outcome of the command is not known")]
+    Unknown,
+    /// No replica that has the value answered.
+    #[error("no replica that has the value answers")]
+    NoCopy,
+    /// The replica has ended: its drive failed, or it was closed.
+    #[error("the replica has ended")]
+    Ended,
+}
+
+/// One replica of a group, with its tasks.
+///
+/// Crash safety: a command whose [`write`](Group::write) returned `Ok` is in the logs of a majority of the group, durably.
+pub struct Group {
+    place: Place,
+    settings: Settings,
+    parts: Parts,
+    state: Mutex<State>,
+    requests: Requests,
+    log_work: Signal,
+    table_work: Signal,
+    clock: Signal,
+    applied: Signal,
+}
+
+struct State {
+    replica: Replica,
+    log: LogQueue,
+    tables: VecDeque<TableWork>,
+    clients: Clients,
+    /// The time until which the task "group clock" sleeps.
+    sleeps_until: Instant,
+    /// The group keeps the groups' log from being retired.
+    room: Room,
+    /// The error that ended the group, for people; empty if it was closed.
+    ended: Option<String>,
+}
+
+/// How far the group is with making room in the groups' log, which it keeps from being retired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Room {
+    /// Nothing is under way.
+    Enough,
+    /// The tables are being flushed, so that entries may go.
+    Flushing,
+    /// What is left of the group is to be written again, unless that was enough.
+    Copying,
+}
+
+impl Group {
+    /// Starts a replica from what its log and its tables hold. Of a new replica the log holds `StoredGroup::new` already.
+    ///
+    /// # Errors
+    /// The tables', and `Replica` for settings that cannot work or a log that contradicts the tables.
+    pub fn start(place: Place, settings: &Settings, parts: Parts, stored: StoredGroup) -> Result<Arc<Group>> {
+        let Parts { driver, tables, .. } = &parts;
+        let is_new = tables.applied() == Index(0) && tables.rows(b"")?.rows.is_empty();
+        let StoredGroup { base, entries, vote } = stored.clone();
+        if tables.applied() < base.index {
+            tables.skip_to(base.index)?;
+        }
+        let recovered = Recovered {
+            base,
+            entries,
+            vote,
+            applied: tables.applied(),
+            stable: Index(0),
+            is_whole: place.role == Role::Backup || is_new,
+        };
+        let now = driver.now();
+        let replica = Replica::new(settings, (place.replica, place.role), recovered, (now, driver.random()))
+            .map_err(|why| Error::Replica { group: place.group, why })?;
+        let state = State {
+            replica,
+            log: LogQueue::default(),
+            tables: VecDeque::new(),
+            clients: Clients::default(),
+            sleeps_until: now,
+            room: Room::Enough,
+            ended: None,
+        };
+        let group = Arc::new(Group {
+            place,
+            settings: *settings,
+            parts,
+            state: Mutex::new(state),
+            requests: Requests::default(),
+            log_work: Signal::new(),
+            table_work: Signal::new(),
+            clock: Signal::new(),
+            applied: Signal::new(),
+        });
+        let driver = &group.parts.driver;
+        driver.spawn("group log", Box::pin(Arc::clone(&group).write_log(stored)));
+        driver.spawn("group tables", Box::pin(Arc::clone(&group).work_on_tables()));
+        driver.spawn("group values", Box::pin(Arc::clone(&group).get_all_values()));
+        driver.spawn("group clock", Box::pin(Arc::clone(&group).keep_time()));
+        Ok(group)
+    }
+
+    /// The replica's place.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Calls `look` with the replica.
+    pub fn look<R>(&self, look: impl FnOnce(&Replica) -> R) -> R {
+        look(&self.state.lock().replica)
+    }
+
+    /// The error that ended the replica, for people: empty if it was closed, `None` while it lives.
+    pub fn ended(&self) -> Option<String> {
+        self.state.lock().ended.clone()
+    }
+
+    /// Ends the replica: its tasks end with what they are at.
+    pub fn close(&self) {
+        self.end(String::new());
+    }
+
+    /// A message from another replica of the group.
+    pub fn receive(&self, from: ReplicaId, message: PeerMessage) {
+        match message {
+            PeerMessage::Replica(message) => self.handle(Event::Message(message)),
+            PeerMessage::Answer(id, answer) => self.requests.answer(id, answer),
+            PeerMessage::Request(id, request) => match self.answer(request) {
+                Ok(answer) => self.send(from, PeerMessage::Answer(id, answer)),
+                Err(error) => self.end(error.to_string()),
+            },
+        }
+    }
+
+    /// Tells the replica what its process wants: `HandOver` or `Change`.
+    pub fn tell(&self, event: Event) {
+        self.handle(event);
+    }
+
+    /// Makes the tables durable, and lets the log go as far as it may.
+    pub fn flush(&self) {
+        match self.parts.tables.flush() {
+            Ok(index) => self.handle(Event::Flushed(index)),
+            Err(error) => self.end(error.to_string()),
+        }
+    }
+
+    /// Carries out a batch of writes: `Ok` once it is committed and in this replica's tables.
+    ///
+    /// # Errors
+    /// `NotLeader` where nothing was begun. After `Unknown` and `Ended` the batch may be carried out later, or never.
+    pub async fn write(&self, batch: &Overlay) -> std::result::Result<Index, Refused> {
+        let ended = {
+            let mut state = self.state.lock();
+            let (id, ended) = state.clients.begin_command();
+            self.step(&mut state, Event::Propose(id, Batch::command(batch)));
+            ended
+        };
+        match ended.await {
+            Some(Outcome::Committed(index)) => self.has_applied(index).await.map(|()| index),
+            Some(Outcome::Refused(leader)) => Err(Refused::NotLeader(leader)),
+            Some(Outcome::Unknown) => Err(Refused::Unknown),
+            None => Err(Refused::Ended),
+        }
+    }
+
+    /// The record of a key, linearizable.
+    ///
+    /// # Errors
+    /// `NotLeader`; `NoCopy` where this leader lacks the value, and nobody answers who has it.
+    pub async fn get(&self, key: &[u8]) -> std::result::Result<Option<Row>, Refused> {
+        loop {
+            let asked = {
+                let mut state = self.state.lock();
+                let (id, asked) = state.clients.begin_read();
+                self.step(&mut state, Event::Read(id));
+                asked
+            };
+            let (index, by_lease) = match asked.await {
+                Some(Reading::Answer { index, by_lease }) => (index, by_lease),
+                Some(Reading::Refused(leader)) => return Err(Refused::NotLeader(leader)),
+                None => return Err(Refused::Ended),
+            };
+            self.has_applied(index).await?;
+            let row = self.get_with_value(key).await?;
+            let now = self.parts.driver.now();
+            if !by_lease || self.look(|replica| replica.may_answer(now)) {
+                return Ok(row);
+            }
+        }
+    }
+
+    /// Waits until the tables hold the log up to `index`.
+    async fn has_applied(&self, index: Index) -> std::result::Result<(), Refused> {
+        loop {
+            let version = self.applied.version();
+            if self.parts.tables.applied() >= index {
+                return Ok(());
+            }
+            if self.has_ended() {
+                return Err(Refused::Ended);
+            }
+            self.applied.changed_since(version).await;
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.lock().ended.is_some()
+    }
+
+    /// Ends the replica for good. `why`: an error, for people.
+    fn end(&self, why: String) {
+        {
+            let mut state = self.state.lock();
+            state.ended.get_or_insert(why);
+            state.clients.end();
+        }
+        for signal in [&self.log_work, &self.table_work, &self.clock, &self.applied] {
+            signal.notify();
+        }
+    }
+
+    fn send(&self, to: ReplicaId, message: PeerMessage) {
+        self.parts.peers.send(self.place.group, self.place.replica, to, message);
+    }
+
+    fn handle(&self, event: Event) {
+        self.step(&mut self.state.lock(), event);
+    }
+
+    fn step(&self, state: &mut State, event: Event) {
+        if state.ended.is_some() {
+            state.clients.end();
+            return;
+        }
+        // The clock is read with the replica in hand: its promises count from then.
+        let now = self.parts.driver.now();
+        for action in state.replica.step(now, event) {
+            self.begin(state, action);
+        }
+        if state.replica.wakes_at() < state.sleeps_until {
+            self.clock.notify();
+        }
+    }
+
+    /// Begins what the replica wants done.
+    fn begin(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Send(to, message) => self.send(to, PeerMessage::Replica(message)),
+            Action::Persist { number, base, entries, vote } => {
+                state.log.persist(number, base, entries, vote);
+                self.log_work.notify();
+            }
+            Action::Retire(base) => {
+                state.log.retire(base);
+                self.log_work.notify();
+            }
+            Action::Apply(entries) => self.add_table_work(state, TableWork::Apply(entries)),
+            Action::DropValues(upto) => self.add_table_work(state, TableWork::DropValues(upto)),
+            Action::Install { index, sources, values_above } => {
+                self.add_table_work(state, TableWork::Install { index, sources, values_above });
+            }
+            Action::Acknowledge(id, index) => state.clients.end_command(id, Outcome::Committed(index)),
+            Action::RefuseProposal(id, leader) => state.clients.end_command(id, Outcome::Refused(leader)),
+            Action::LoseProposal(id) => state.clients.end_command(id, Outcome::Unknown),
+            Action::Answer { read, index, by_lease } => {
+                state.clients.end_read(read, Reading::Answer { index, by_lease });
+            }
+            Action::RefuseRead(read, leader) => state.clients.end_read(read, Reading::Refused(leader)),
+            Action::RefuseChange(why) => {
+                tracing::warn!(group = %self.place.group, %why, "the group's members stay as they are");
+            }
+        }
+    }
+
+    fn add_table_work(&self, state: &mut State, work: TableWork) {
+        state.tables.push_back(work);
+        self.table_work.notify();
+    }
+
+    /// The task that tells the replica of the time.
+    async fn keep_time(self: Arc<Self>) {
+        let driver = &*self.parts.driver;
+        while !self.has_ended() {
+            let version = self.clock.version();
+            let due = {
+                let mut state = self.state.lock();
+                state.sleeps_until = state.replica.wakes_at();
+                state.sleeps_until
+            };
+            if driver.now() >= due {
+                self.handle(Event::Tick);
+            } else {
+                within(driver, due, self.clock.changed_since(version)).await;
+            }
+            self.make_room();
+        }
+    }
+
+    fn is_pinning(&self) -> bool {
+        self.parts.log.pinning() == Some(self.place.group)
+    }
+
+    /// Begins to make room in the groups' log, if this group keeps it from being retired: the tables are flushed, then what is left is written again.
+    fn make_room(&self) {
+        let mut state = self.state.lock();
+        if state.room == Room::Enough && self.is_pinning() {
+            state.room = Room::Flushing;
+            self.add_table_work(&mut state, TableWork::Flush);
+        }
+    }
+
+    /// The tables were flushed, and the requests that followed from it come first.
+    fn flushed_for_room(&self) {
+        self.state.lock().room = Room::Copying;
+        self.log_work.notify();
+    }
+
+    /// What the log is to take next; `None` if there is nothing. `stored`: what the log holds of the group.
+    fn next_request(&self, stored: &StoredGroup) -> Option<Request> {
+        let mut state = self.state.lock();
+        if let Some(request) = state.log.take() {
+            return Some(request);
+        }
+        if state.room != Room::Copying {
+            return None;
+        }
+        state.room = Room::Enough;
+        self.is_pinning().then(|| Request { change: Change::State(stored.clone()), number: None })
+    }
+
+    /// The task that makes durable what the replica wants durable. `stored`: what the log holds of the group.
+    async fn write_log(self: Arc<Self>, mut stored: StoredGroup) {
+        while !self.has_ended() {
+            let version = self.log_work.version();
+            let Some(Request { change, number }) = self.next_request(&stored) else {
+                self.log_work.changed_since(version).await;
+                continue;
+            };
+            if let Err(error) = self.parts.log.write(self.place.group, &change).await {
+                return self.end(error.to_string());
+            }
+            let base = if let Change::Write { base, .. } = &change { base.clone() } else { None };
+            stored.take(change);
+            if let Some(base) = base
+                && let Err(error) = self.parts.tables.skip_to(base.index)
+            {
+                return self.end(error.to_string());
+            }
+            if let Some(number) = number {
+                self.handle(Event::Persisted(number));
+                self.applied.notify();
+            }
+        }
+    }
+
+    /// The entry's batch, if it is a command; an error if no engine wrote it.
+    fn batch(&self, command: Option<&replica::Command>, index: Index) -> Result<Option<Batch>> {
+        let Some(command) = command else { return Ok(None) };
+        let why = || format!("the command of entry {} is no batch of writes", index.0);
+        let batch = Batch::of(command);
+        batch.map(Some).ok_or_else(|| Error::Replica { group: self.place.group, why: why() })
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, replica {}", self.place.group, self.place.replica.0)
+    }
+}

@@ -1,0 +1,65 @@
+//! The messages between replicas of a group, and the network that carries them.
+
+use std::fmt::Debug;
+
+use replica::{Index, Message, ReplicaId, Term};
+
+use crate::GroupId;
+use crate::tables::Rows;
+
+/// The number of a request, by which its sender knows the answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RequestId(pub u64);
+
+/// A message from one replica of a group to another.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PeerMessage {
+    /// A message of the replicated log.
+    Replica(Box<Message>),
+    /// A request.
+    Request(RequestId, Request),
+    /// The answer to a request.
+    Answer(RequestId, Answer),
+}
+
+/// The name of a record: the entry of that index and term wrote the key.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RecordName {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The entry's index.
+    pub index: Index,
+    /// The entry's term.
+    pub term: Term,
+}
+
+/// A request to another replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The values of records.
+    Values(Vec<RecordName>),
+    /// The records at and after a key, of tables that hold the log up to an index at least.
+    Rows {
+        /// The key.
+        from: Vec<u8>,
+        /// The index.
+        applied: Index,
+    },
+}
+
+/// An answer to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The values of the records that were asked for, in their order; `None` where the replica does not have it.
+    Values(Vec<Option<Vec<u8>>>),
+    /// Records.
+    Rows(Rows),
+    /// The tables do not hold the log up to the index yet, or could not be read.
+    NotNow,
+}
+
+/// The way to the other replicas of a process's groups.
+pub trait Peers: Send + Sync + Debug {
+    /// Sends a message from one replica of a group to another. It may be lost, late, repeated or overtaken. Does not block.
+    fn send(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: PeerMessage);
+}

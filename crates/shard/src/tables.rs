@@ -1,0 +1,92 @@
+//! The tables of one replica of a group, as the group uses them.
+
+use std::fmt::Debug;
+
+use kv::Expiry;
+use replica::{Index, Term};
+
+use crate::Result;
+use crate::batch::Batch;
+
+/// The record of a key in the tables of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The index of the entry that wrote the record, and its term: they name the record on every replica.
+    pub index: Index,
+    /// The entry's term.
+    pub term: Term,
+    /// The key's expiry.
+    pub expires: Expiry,
+    /// The value; `None` where this replica does not keep it, or lacks it.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The records of a part of the keys, all of them, in the order of keys.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rows {
+    /// The key at which the part begins.
+    pub from: Vec<u8>,
+    /// The key before which the part ends; `None` if no key is behind it.
+    pub to: Option<Vec<u8>>,
+    /// The keys and their records.
+    pub rows: Vec<(Vec<u8>, Row)>,
+}
+
+/// An entry to be put into the tables: its index and term, and its batch if it is a command.
+pub type Entry = (Index, Term, Option<Batch>);
+
+/// The tables of one replica of a group: an ordered map of keys to records, and the index up to which the group's log is in it.
+///
+/// A record that comes with an entry, or from another replica, takes the place of one of an earlier entry only: the tables may be ahead of the index, and entries come again after a crash. Each method may block. A crash leaves the tables as they were at the last [`flush`](Tables::flush) or later, wholly: records and index together.
+pub trait Tables: Send + Sync + Debug {
+    /// The index up to which the log is in the tables, also in memory.
+    fn applied(&self) -> Index;
+
+    /// Puts entries into the tables, all of them or none, with their index.
+    ///
+    /// # Errors
+    /// The store's.
+    fn apply(&self, entries: &[Entry]) -> Result<()>;
+
+    /// The tables hold the log up to `index`, by a snapshot that they took.
+    ///
+    /// # Errors
+    /// The store's.
+    fn skip_to(&self, index: Index) -> Result<()>;
+
+    /// The record of a key.
+    ///
+    /// # Errors
+    /// The store's.
+    fn get(&self, key: &[u8]) -> Result<Option<Row>>;
+
+    /// Records at and after the key `from`, from one state of the tables: at least one, if there is any, and no more than fit into one message.
+    ///
+    /// # Errors
+    /// The store's.
+    fn rows(&self, from: &[u8]) -> Result<Rows>;
+
+    /// Takes a part of another replica's tables, which hold the log up to `index`, by the rules of `replica::Action::Install`.
+    ///
+    /// # Errors
+    /// The store's.
+    fn merge(&self, rows: Rows, index: Index) -> Result<()>;
+
+    /// Takes the value of a record, if the key still has that record, by index and term.
+    ///
+    /// # Errors
+    /// The store's.
+    fn give(&self, key: &[u8], row: Row) -> Result<()>;
+
+    /// The values of records of entries up to `upto` are needed no more. They may stay.
+    ///
+    /// # Errors
+    /// The store's.
+    fn drop_values(&self, upto: Index) -> Result<()>;
+
+    /// Makes the tables durable. Returns the index up to which they hold the log durably.
+    ///
+    /// # Errors
+    /// The store's.
+    fn flush(&self) -> Result<Index>;
+}

@@ -1,0 +1,207 @@
+//! A node of a simulated cluster: a process with one replica, its drive, its tables and its clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
+use parking_lot::Mutex;
+use replica::{Base, ReplicaId, Settings};
+use shard::{
+    Change, Group, GroupId, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place, StoredGroup,
+};
+use units::{Bytes, Driver, Instant, VirtualDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
+
+use super::rules::ClusterRules;
+use super::tables::ModelTables;
+use crate::drive::latency;
+use crate::trace::Drive;
+
+/// The group of a run.
+pub(super) const GROUP: GroupId = GroupId(1);
+const LOG_PATH: &str = "/groups";
+/// Longer than any operation of a drive.
+const AFTERLIFE: Duration = Duration::from_millis(100);
+
+/// The messages that a node has sent, and that the network has not taken yet.
+#[derive(Debug, Default)]
+struct Outbox(Mutex<Vec<(ReplicaId, PeerMessage)>>);
+
+impl Peers for Outbox {
+    fn send(&self, _group: GroupId, _from: ReplicaId, to: ReplicaId, message: PeerMessage) {
+        self.0.lock().push((to, message));
+    }
+}
+
+/// The settings of a node's process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process {
+    pub settings: Settings,
+    pub log: GroupsLogOptions,
+}
+
+impl Process {
+    pub(super) fn new(settings: Settings, log_bytes: u64, rules: ClusterRules) -> Process {
+        let log = ParallelOptions { open: 64, batching: Batching::Auto, ..ParallelOptions::default() };
+        let log = GroupsLogOptions { size: Bytes(log_bytes), log, ..rules.log_options() };
+        Process { settings: rules.settings(settings), log }
+    }
+
+    /// A drive with a new replica of a group on it.
+    pub(super) fn new_drive(&self, base: &Base, seed: u64) -> shard::Result<Media> {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let drive = Drive { zones: 48, zone_size: 32, zone_capacity: 28, ..Drive::tiny(true) };
+        let emu = Emu::memory(drive.options("emu:node", Latency::NONE), Arc::clone(&driver));
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+        block_on(&*driver, async {
+            let uuid = Some(Uuid::from_u128(u128::from(seed) << 64 | 0x636c_7573));
+            Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
+            let fs = Fs::mount(device, &MountOptions::default()).await?;
+            let (log, _) = GroupsLog::open(&fs, LOG_PATH, &self.log).await?;
+            log.write(GROUP, &Change::State(StoredGroup::new(base.clone()))).await?;
+            log.close().await?;
+            fs.unmount().await?;
+            Ok(emu.media())
+        })
+    }
+}
+
+/// A node that runs.
+struct Up {
+    /// The true time of its start.
+    born: Instant,
+    driver: Arc<VirtualDriver>,
+    emu: Arc<Emu>,
+    group: Arc<Group>,
+    sent: Arc<Outbox>,
+    _fs: Fs,
+}
+
+pub(super) struct Node {
+    place: Place,
+    process: Process,
+    /// The drive of a node that does not run.
+    media: Media,
+    tables: Arc<ModelTables>,
+    up: Option<Up>,
+    /// The drive was lost: the node is gone for good.
+    pub is_lost: bool,
+    /// The number of the node's starts: events of an earlier life are void.
+    pub life: u64,
+    /// The node's clock by true time, in millionths.
+    speed_ppm: u64,
+    /// The time of a write to the drive.
+    latency: Latency,
+}
+
+impl Node {
+    pub(super) fn new(
+        place: Place,
+        process: Process,
+        media: Media,
+        (speed_ppm, slowness): (u64, u32),
+    ) -> Node {
+        let fast = latency();
+        let latency = Latency { write: fast.write * slowness, flush: fast.flush * slowness, ..fast };
+        let tables = Arc::default();
+        Node { place, process, media, tables, up: None, is_lost: false, life: 0, speed_ppm, latency }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn tables(&self) -> &ModelTables {
+        &self.tables
+    }
+
+    /// Starts the node's process: the drive is mounted, log and tables are opened.
+    pub(super) fn start(&mut self, now: Instant, seed: u64) -> shard::Result<()> {
+        let virtual_driver = VirtualDriver::new(seed);
+        let driver: Arc<dyn Driver> = Arc::clone(&virtual_driver) as Arc<dyn Driver>;
+        let media = self.media.clone();
+        let emu = Emu::from_media(media, "emu:node", self.latency, Arc::clone(&driver));
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+        let (fs, log, mut groups) = block_on(&*driver, async {
+            let fs = Fs::mount(device, &MountOptions::default()).await?;
+            let (log, groups) = GroupsLog::open(&fs, LOG_PATH, &self.process.log).await?;
+            shard::Result::Ok((fs, log, groups))
+        })?;
+        let nothing = shard::Error::Replica { group: GROUP, why: "the log has lost the replica".into() };
+        let stored = groups.remove(&GROUP).ok_or(nothing)?;
+        let sent = Arc::new(Outbox::default());
+        let parts = Parts {
+            driver,
+            log: Arc::new(log),
+            tables: Arc::clone(&self.tables) as _,
+            peers: Arc::clone(&sent) as _,
+        };
+        let group = Group::start(self.place, &self.process.settings, parts, stored)?;
+        self.life += 1;
+        self.up = Some(Up { born: now, driver: virtual_driver, emu, group, sent, _fs: fs });
+        Ok(())
+    }
+
+    /// The power of the node's machine is cut. `flushed`: the tables were flushed just before.
+    pub(super) fn die(&mut self, seed: u64, flushed: bool) {
+        let Some(up) = self.up.take() else { return };
+        self.media = up.emu.power_cut(&mut Seeded::new(seed));
+        self.tables = Arc::new(self.tables.cut(flushed));
+        self.life += 1;
+        // Nobody hears of what the process still does: operations in flight end with an error, and with them its tasks.
+        for operation in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
+            up.emu.fail(FaultSpec::all(operation));
+        }
+        up.group.close();
+        up.driver.run_until(up.driver.now().after(AFTERLIFE));
+        up.driver.drop_all_tasks();
+    }
+
+    /// The node is lost with its drive.
+    pub(super) fn lose(&mut self) {
+        self.die(0, false);
+        self.is_lost = true;
+    }
+
+    /// The replica, if the node runs.
+    pub(super) fn group(&self) -> Option<&Arc<Group>> {
+        self.up.as_ref().map(|up| &up.group)
+    }
+
+    /// The driver of a node that runs.
+    pub(super) fn driver(&self) -> Option<&Arc<VirtualDriver>> {
+        self.up.as_ref().map(|up| &up.driver)
+    }
+
+    /// The node's clock at a true time.
+    fn clock(&self, born: Instant, now: Instant) -> Instant {
+        let since = now.0.saturating_sub(born.0);
+        Instant(scale(since, self.speed_ppm, 1_000_000))
+    }
+
+    /// The true time at which the node has something to do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let up = self.up.as_ref()?;
+        let due = up.driver.next_due()?;
+        Some(Instant(up.born.0.saturating_add(scale(due.0, 1_000_000, self.speed_ppm))))
+    }
+
+    /// The node runs until a true time, and does what `then` says. Returns the messages that it has sent.
+    pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Group)) -> Vec<(ReplicaId, PeerMessage)> {
+        let Some(up) = &self.up else { return Vec::new() };
+        let clock = self.clock(up.born, now);
+        up.driver.run_until(clock);
+        // A node that mounts its drive does not hear anything yet.
+        if up.driver.now() <= clock {
+            then(&up.group);
+            up.driver.run_until(clock);
+        }
+        std::mem::take(&mut *up.sent.0.lock())
+    }
+}
+
+/// `value * by / of`, rounded up.
+fn scale(value: u64, by: u64, of: u64) -> u64 {
+    u64::try_from((u128::from(value) * u128::from(by)).div_ceil(u128::from(of.max(1)))).unwrap_or(u64::MAX)
+}
