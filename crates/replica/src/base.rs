@@ -80,8 +80,10 @@ impl Base {
         let (outgoing, rest) = counted(rest)?;
         let mut members = decode_members(members)?;
         if !outgoing.is_empty() {
-            members = decode_members(outgoing)?.joint_with(&members);
-            if !members.is_joint() {
+            let outgoing = decode_members(outgoing)?;
+            let has_learners = outgoing.learners().len() > 0;
+            members = outgoing.joint_with(&members);
+            if has_learners || !members.is_joint() {
                 return None;
             }
         }

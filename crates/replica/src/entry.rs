@@ -162,12 +162,16 @@ pub(crate) fn decode_members(bytes: &[u8]) -> Option<Configuration> {
         members.push((ReplicaId(u64::from_le_bytes(*id)), role));
         rest = behind;
     }
-    let (all, behind) = (members.len(), members.split_off(usize::from(voters).min(members.len())));
+    let behind = members.split_off(usize::from(voters).min(members.len()));
+    // The order of numbers is the only one: no replica is named twice, and equal members have equal bytes.
+    let is_ordered =
+        [&members, &behind].iter().all(|part| part.is_sorted_by(|(one, _), (next, _)| one < next));
     let decoded = Configuration::new(members).with_learners(behind);
-    // Members that are named twice are fewer than the bytes say.
     let counts = (decoded.voters().len(), decoded.learners().len());
-    let is_whole =
-        rest.is_empty() && counts == (voters.into(), learners.into()) && counts.0 + counts.1 == all;
+    let is_whole = rest.is_empty()
+        && is_ordered
+        && counts == (voters.into(), learners.into())
+        && decoded.learners().all(|(id, _)| decoded.role(id).is_none());
     is_whole.then_some(decoded)
 }
 
@@ -204,12 +208,17 @@ mod tests {
                 assert_ne!(Body::decode(&bytes[..len]), Some(body.clone()), "{len} of {bytes:?}");
             }
         }
+        let member = |id: u8| [id, 0, 0, 0, 0, 0, 0, 0, BACKUP];
         let twice = [&[MEMBERS, 2, 0, 0, 0][..], &[7, 0, 0, 0, 0, 0, 0, 0, BACKUP].repeat(2)].concat();
+        let second_first = [&[MEMBERS, 2, 0, 0, 0][..], &member(8), &member(7)].concat();
+        let both = [&[MEMBERS, 1, 0, 1, 0][..], &member(7), &member(7)].concat();
         for bad in [
             &[0][..],
             &[6, 0, 0, 0, 0],
             &[5, 1, 0, 0, 0],
             &twice,
+            &second_first,
+            &both,
             &[4, 0, 0, 0, 0, 1],
             &[1, 0],
             &[3, 255, 255, 255, 255, 1],

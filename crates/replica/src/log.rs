@@ -15,6 +15,8 @@ pub(crate) struct GroupLog {
     /// The index before the first entry, and its term.
     base: (u64, u64),
     entries: Vec<Entry>,
+    /// Bytes of the entries.
+    bytes: u64,
     /// The indexes of commands without their values.
     lacking: BTreeSet<u64>,
     vote: HardState,
@@ -30,6 +32,7 @@ impl GroupLog {
         let mut log = GroupLog {
             base: (base.index.0, base.term.0),
             entries: Vec::new(),
+            bytes: 0,
             lacking: BTreeSet::new(),
             vote,
             voters: conf_state(&base.state.members),
@@ -49,7 +52,7 @@ impl GroupLog {
     /// Drops the entries up to `index`, an applied one. Returns the base behind which the log begins from now on.
     pub(crate) fn retire(&mut self, index: Index) -> Base {
         let base = self.state_at(index);
-        self.entries.drain(..self.place(index.0 + 1));
+        self.bytes -= bytes_of(self.entries.drain(..self.place(index.0 + 1)).as_slice());
         self.base = (index.0, base.term.0);
         self.lacking = self.lacking.split_off(&(index.0 + 1));
         self.states.retire(index);
@@ -59,7 +62,10 @@ impl GroupLog {
     /// Replaces the entries from the first of `entries` on.
     pub(crate) fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
-        self.entries.truncate(self.place(first.index));
+        let place = self.place(first.index);
+        self.bytes -= bytes_of(self.entries.get(place..).unwrap_or_default());
+        self.bytes += bytes_of(entries);
+        self.entries.truncate(place);
         self.lacking.split_off(&first.index);
         let lacking = entries.iter().filter(|entry| lacks_value(entry)).map(|entry| entry.index);
         self.lacking.extend(lacking);
@@ -99,10 +105,17 @@ impl GroupLog {
             if let Some(Body::Command(mut command)) = Body::of(entry)
                 && command.value.take().is_some()
             {
+                let whole = entry.data.len();
                 entry.data = Body::Command(command).encode().into();
+                self.bytes -= (whole - entry.data.len()) as u64;
                 self.lacking.insert(entry.index);
             }
         }
+    }
+
+    /// Bytes of the entries.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The index before the first entry.
@@ -132,6 +145,10 @@ impl GroupLog {
         let place = index.saturating_sub(self.base.0 + 1);
         usize::try_from(place).unwrap_or(usize::MAX).min(self.entries.len())
     }
+}
+
+fn bytes_of(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.data.len() as u64).sum()
 }
 
 impl Storage for GroupLog {

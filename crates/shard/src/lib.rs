@@ -21,7 +21,7 @@ mod wait;
 pub use batch::fuzz_batch;
 pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
-pub use group::{Group, Parts, Place, Refused};
+pub use group::{Group, GroupOptions, Parts, Place, Refused};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
 pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};

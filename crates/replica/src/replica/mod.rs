@@ -191,6 +191,11 @@ impl Replica {
             && self.leadership.as_ref().is_some_and(lasts)
     }
 
+    /// Bytes of the entries in the replica's log.
+    pub fn log_bytes(&self) -> u64 {
+        self.node.store().bytes()
+    }
+
     /// The term of the log's entry at `index`, and what it says.
     pub fn entry(&self, index: Index) -> Option<(Term, Body)> {
         self.node.store().entry(index)

@@ -17,7 +17,7 @@ impl Group {
         let (id, answer) = self.requests.begin();
         self.send(to, PeerMessage::Request(id, request));
         let driver = &*self.parts.driver;
-        let answer = within(driver, driver.now().after(self.settings.election_timeout), answer).await;
+        let answer = within(driver, driver.now().after(self.options.settings.election_timeout), answer).await;
         self.requests.give_up(id);
         answer.flatten()
     }

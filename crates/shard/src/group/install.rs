@@ -58,7 +58,9 @@ impl Group {
         for _ in 0..ATTEMPTS {
             match self.ask(source, Request::Rows { from: from.to_vec(), applied: index }).await? {
                 Answer::Rows(rows) => return Some(rows).filter(|rows| rows.from == from),
-                Answer::NotNow => sleep_until(driver, driver.now().after(self.settings.heartbeat)).await,
+                Answer::NotNow => {
+                    sleep_until(driver, driver.now().after(self.options.settings.heartbeat)).await
+                }
                 Answer::Values(_) => return None,
             }
         }

@@ -10,17 +10,29 @@ use crate::Change;
 /// Bytes of entries that one record of the groups' log has, about.
 const RECORD_BYTES: usize = 256 << 10;
 
-/// A record of the groups' log, and the last request of the replica that it carries out.
+/// Records with entries that may come before the one that retires others, while there are any.
+const WRITES_BEFORE_RETIREMENT: u32 = 8;
+
+/// A record of the groups' log, and the requests of the replica that it carries out.
 #[derive(Debug, PartialEq)]
 pub(super) struct Request {
     pub change: Change,
-    /// The number of the `replica::Action::Persist`; `None` for a `Retire`.
-    pub number: Option<u64>,
+    /// The numbers of the first and the last `replica::Action::Persist`; `None` for a `Retire`.
+    pub numbers: Option<(u64, u64)>,
 }
 
-/// The requests that wait, in order.
+/// The requests that wait.
 #[derive(Debug, Default)]
-pub(super) struct LogQueue(VecDeque<Request>);
+pub(super) struct LogQueue {
+    /// Entries and votes, in order.
+    writes: VecDeque<Request>,
+    /// The base behind which the log is to begin, and the write behind which this is to be said: entries up to the base may be in it.
+    retired: Option<(Base, u64)>,
+    /// The number of the last write that was asked for.
+    last: u64,
+    /// Writes taken since the log was retired last.
+    taken: u32,
+}
 
 impl LogQueue {
     /// The replica wants entries and vote durable, perhaps behind a new base.
@@ -31,8 +43,13 @@ impl LogQueue {
         entries: Vec<Entry>,
         vote: Option<HardState>,
     ) {
-        if let Some(Request { change: Change::Write { base: b, entries: e, vote: v }, number: n }) =
-            self.0.back_mut()
+        self.last = number;
+        if base.is_some() {
+            // The new base is behind the one before.
+            self.retired = None;
+        }
+        if let Some(Request { change: Change::Write { base: b, entries: e, vote: v }, numbers }) =
+            self.writes.back_mut()
             && e.iter().map(|entry| entry.data.len()).sum::<usize>() < RECORD_BYTES
         {
             if base.is_some() {
@@ -43,24 +60,31 @@ impl LogQueue {
             }
             e.extend(entries);
             *v = vote.or(v.take());
-            *n = Some(number);
+            *numbers = numbers.map(|(first, _)| (first, number));
             return;
         }
-        self.0.push_back(Request { change: Change::Write { base, entries, vote }, number: Some(number) });
+        let change = Change::Write { base, entries, vote };
+        self.writes.push_back(Request { change, numbers: Some((number, number)) });
     }
 
     /// The replica needs no entries up to a base any more.
     pub(super) fn retire(&mut self, base: Base) {
-        if let Some(Request { change: Change::Retired(last), .. }) = self.0.back_mut() {
-            *last = base;
-            return;
-        }
-        self.0.push_back(Request { change: Change::Retired(base), number: None });
+        self.retired = Some((base, self.last));
     }
 
-    /// The next record.
+    /// The next record. What retires others waits while there are entries and votes to be written, but not for ever.
     pub(super) fn take(&mut self) -> Option<Request> {
-        self.0.pop_front()
+        let first = self.writes.front().and_then(|write| write.numbers).map(|(first, _)| first);
+        let may_retire = first.is_none_or(|first| {
+            let is_behind = self.retired.as_ref().is_some_and(|(_, after)| first > *after);
+            is_behind && self.taken >= WRITES_BEFORE_RETIREMENT
+        });
+        if let Some((base, _)) = self.retired.take_if(|_| may_retire) {
+            self.taken = 0;
+            return Some(Request { change: Change::Retired(base), numbers: None });
+        }
+        self.taken += 1;
+        self.writes.pop_front()
     }
 }
 
@@ -78,23 +102,48 @@ mod tests {
         Base { index: Index(index), term: Term(1), ..Base::first(Configuration::default(), ReplicaId(1)) }
     }
 
+    fn write(base: Option<Base>, entries: Vec<Entry>, vote: Option<HardState>) -> Change {
+        Change::Write { base, entries, vote }
+    }
+
     #[test]
-    fn requests_join_unless_the_log_is_retired_between() {
+    fn requests_join_and_what_retires_entries_comes_behind_them() {
         let mut queue = LogQueue::default();
         let vote = HardState { term: 2, ..HardState::default() };
         queue.persist(1, None, entries(4..7, 1), Some(vote.clone()));
-        queue.persist(2, None, entries(5..6, 2), None);
         queue.retire(base(2));
+        queue.persist(2, None, entries(5..6, 2), None);
         queue.retire(base(3));
-        queue.persist(3, None, entries(6..7, 2), None);
-        queue.persist(4, Some(base(9)), vec![], None);
         let joined: Vec<Entry> = entries(4..5, 1).into_iter().chain(entries(5..6, 2)).collect();
-        let first = Change::Write { base: None, entries: joined, vote: Some(vote) };
-        let last = Change::Write { base: Some(base(9)), entries: vec![], vote: None };
-        let wanted = [(first, Some(2)), (Change::Retired(base(3)), None), (last, Some(4))];
-        for (change, number) in wanted {
-            assert_eq!(queue.take(), Some(Request { change, number }));
+        let wanted = [(write(None, joined, Some(vote)), Some((1, 2))), (Change::Retired(base(3)), None)];
+        for (change, numbers) in wanted {
+            assert_eq!(queue.take(), Some(Request { change, numbers }));
         }
         assert_eq!(queue.take(), None);
+    }
+
+    #[test]
+    fn a_base_that_takes_the_log_s_place_leaves_nothing_to_retire() {
+        let mut queue = LogQueue::default();
+        queue.persist(1, None, entries(4..7, 1), None);
+        queue.retire(base(3));
+        queue.persist(2, Some(base(9)), vec![], None);
+        let change = write(Some(base(9)), vec![], None);
+        assert_eq!(queue.take(), Some(Request { change, numbers: Some((1, 2)) }));
+        assert_eq!(queue.take(), None);
+    }
+
+    #[test]
+    fn entries_are_retired_beside_writes_without_end_but_never_before_they_are_written() {
+        let mut queue = LogQueue::default();
+        let mut retired = Vec::new();
+        for number in 1..40 {
+            queue.persist(number, None, entries(number..number + 1, 1), None);
+            if let Some(Request { change: Change::Retired(base), .. }) = queue.take() {
+                retired.push((number, base.index.0));
+            }
+            queue.retire(base(number));
+        }
+        assert_eq!(retired, [(9, 8), (18, 17), (27, 26), (36, 35)]);
     }
 }

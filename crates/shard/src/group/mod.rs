@@ -24,7 +24,7 @@ use kv::Overlay;
 use parking_lot::Mutex;
 use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings};
 use units::sync::Event as Signal;
-use units::{Driver, Instant};
+use units::{Bytes, Driver, Instant};
 
 use self::clients::{Clients, Outcome, Reading};
 use self::log_queue::{LogQueue, Request};
@@ -45,6 +45,21 @@ pub struct Place {
     pub replica: ReplicaId,
     /// The replica's role, for life.
     pub role: Role,
+}
+
+/// The settings of a group, the same on every replica.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupOptions {
+    /// The group's times.
+    pub settings: Settings,
+    /// Bytes of entries in the group's log above which the leader takes no commands: a backup that is gone keeps values from being stable, and the log from going.
+    pub log: Bytes,
+}
+
+impl Default for GroupOptions {
+    fn default() -> GroupOptions {
+        GroupOptions { settings: Settings::default(), log: Bytes(64 << 20) }
+    }
 }
 
 /// The parts of a process that a group uses.
@@ -69,6 +84,9 @@ pub enum Refused {
     /// The command was begun, and may be carried out later or never.
     #[error("the outcome of the command is not known")]
     Unknown,
+    /// The group's log is full. Nothing of the command was begun.
+    #[error("the group's log is full: a backup is gone, or slow")]
+    Full,
     /// No replica that has the value answered.
     #[error("no replica that has the value answers")]
     NoCopy,
@@ -82,7 +100,7 @@ pub enum Refused {
 /// Crash safety: a command whose [`write`](Group::write) returned `Ok` is in the logs of a majority of the group, durably.
 pub struct Group {
     place: Place,
-    settings: Settings,
+    options: GroupOptions,
     parts: Parts,
     state: Mutex<State>,
     requests: Requests,
@@ -121,7 +139,12 @@ impl Group {
     ///
     /// # Errors
     /// The tables', and `Replica` for settings that cannot work or a log that contradicts the tables.
-    pub fn start(place: Place, settings: &Settings, parts: Parts, stored: StoredGroup) -> Result<Arc<Group>> {
+    pub fn start(
+        place: Place,
+        options: &GroupOptions,
+        parts: Parts,
+        stored: StoredGroup,
+    ) -> Result<Arc<Group>> {
         let Parts { driver, tables, .. } = &parts;
         let is_new = tables.applied() == Index(0) && tables.rows(b"")?.rows.is_empty();
         let StoredGroup { base, entries, vote } = stored.clone();
@@ -137,8 +160,9 @@ impl Group {
             is_whole: place.role == Role::Backup || is_new,
         };
         let now = driver.now();
-        let replica = Replica::new(settings, (place.replica, place.role), recovered, (now, driver.random()))
-            .map_err(|why| Error::Replica { group: place.group, why })?;
+        let replica =
+            Replica::new(&options.settings, (place.replica, place.role), recovered, (now, driver.random()))
+                .map_err(|why| Error::Replica { group: place.group, why })?;
         let state = State {
             replica,
             log: LogQueue::default(),
@@ -150,7 +174,7 @@ impl Group {
         };
         let group = Arc::new(Group {
             place,
-            settings: *settings,
+            options: *options,
             parts,
             state: Mutex::new(state),
             requests: Requests::default(),
@@ -215,10 +239,13 @@ impl Group {
     /// Carries out a batch of writes: `Ok` once it is committed and in this replica's tables.
     ///
     /// # Errors
-    /// `NotLeader` where nothing was begun. After `Unknown` and `Ended` the batch may be carried out later, or never.
+    /// `NotLeader` and `Full` where nothing was begun. After `Unknown` and `Ended` the batch may be carried out later, or never.
     pub async fn write(&self, batch: &Overlay) -> std::result::Result<Index, Refused> {
         let ended = {
             let mut state = self.state.lock();
+            if state.replica.log_bytes() >= self.options.log.0 {
+                return Err(Refused::Full);
+            }
             let (id, ended) = state.clients.begin_command();
             self.step(&mut state, Event::Propose(id, Batch::command(batch)));
             ended
@@ -393,14 +420,15 @@ impl Group {
             return None;
         }
         state.room = Room::Enough;
-        self.is_pinning().then(|| Request { change: Change::State(stored.clone()), number: None })
+        (self.is_pinning() && self.parts.log.may_copy())
+            .then(|| Request { change: Change::State(stored.clone()), numbers: None })
     }
 
     /// The task that makes durable what the replica wants durable. `stored`: what the log holds of the group.
     async fn write_log(self: Arc<Self>, mut stored: StoredGroup) {
         while !self.has_ended() {
             let version = self.log_work.version();
-            let Some(Request { change, number }) = self.next_request(&stored) else {
+            let Some(Request { change, numbers }) = self.next_request(&stored) else {
                 self.log_work.changed_since(version).await;
                 continue;
             };
@@ -414,10 +442,11 @@ impl Group {
             {
                 return self.end(error.to_string());
             }
-            if let Some(number) = number {
-                self.handle(Event::Persisted(number));
+            if let Some((_, last)) = numbers {
+                self.handle(Event::Persisted(last));
                 self.applied.notify();
             }
+            self.make_room();
         }
     }
 

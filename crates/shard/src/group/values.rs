@@ -14,7 +14,7 @@ impl Group {
     pub(super) async fn get_all_values(self: Arc<Self>) {
         let driver = &*self.parts.driver;
         while !self.has_ended() && self.place.role == Role::Witness {
-            sleep_until(driver, driver.now().after(self.settings.election_timeout / 2)).await;
+            sleep_until(driver, driver.now().after(self.options.settings.election_timeout / 2)).await;
             let me = self.place.replica;
             let term = self.look(|replica| {
                 let lacks = replica.leader() == Some(me) && !replica.is_whole();

@@ -191,12 +191,17 @@ impl GroupsLog {
         Ok(())
     }
 
-    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size: its whole state is to be written again, as [`Change::State`]. `None` while more was written again than anything else: groups that need more than the log's size together would be written again without end.
+    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size: what it can it is to let go, and the rest to write again, as [`Change::State`].
     pub fn pinning(&self) -> Option<GroupId> {
         let state = self.state.lock();
         let oldest = state.groups.iter().min_by_key(|(_, needed)| needed.oldest());
-        let is_due = state.held_bytes > self.size.0 && state.copied_bytes <= state.other_bytes;
-        oldest.filter(|_| is_due).map(|(group, _)| *group)
+        oldest.filter(|_| state.held_bytes > self.size.0).map(|(group, _)| *group)
+    }
+
+    /// False while more was written again than anything else: groups that need more than the log's size together would be written again without end.
+    pub fn may_copy(&self) -> bool {
+        let state = self.state.lock();
+        state.copied_bytes <= state.other_bytes
     }
 
     /// Bytes of records that the log holds.

@@ -263,6 +263,41 @@ mod tests {
         golden("removed", Change::Removed);
     }
 
+    /// A base in the middle of a change of members, with replicas that learn.
+    fn joint_base() -> Base {
+        let members = |ids: &[u64]| Configuration::new(ids.iter().map(|id| (ReplicaId(*id), Role::Backup)));
+        let target = members(&[0x100, 0x203, 4]).with_learners([(ReplicaId(5), Role::Witness)]);
+        let state = GroupState { members: members(&[1, 0x203]).joint_with(&target), ..base(7).state };
+        Base { state, ..base(7) }
+    }
+
+    #[test]
+    fn a_record_with_changed_bytes_is_another_record_or_none() {
+        let entries = vec![entry(8, b"value"), entry(9, b"")];
+        let state = StoredGroup { base: joint_base(), entries, vote: HardState::default() };
+        let mut chance = units::SplitMix64::new(1);
+        let mut below = |bound: usize| usize::try_from(chance.draw() % bound as u64).expect("small");
+        let mut decoded = 0;
+        for change in [Change::State(state), Change::Retired(joint_base()), Change::Retired(base(1))] {
+            let record = change.encode(GroupId(5));
+            for _ in 0..30_000 {
+                let mut bytes = record.clone();
+                for _ in 0..=below(3) {
+                    let (from, to, len) = (below(bytes.len()), below(bytes.len()), 1 + below(9));
+                    let part: Vec<u8> = match below(3) {
+                        0 => bytes.iter().skip(from).take(len).copied().collect(),
+                        1 => vec![u8::try_from(below(6)).expect("small")],
+                        _ => vec![u8::try_from(below(256)).expect("a byte")],
+                    };
+                    bytes.iter_mut().skip(to).zip(part).for_each(|(byte, new)| *byte = new);
+                }
+                fuzz_record(&bytes);
+                decoded += u32::from(Change::decode(&bytes).is_ok());
+            }
+        }
+        assert!(decoded > 10_000, "{decoded}");
+    }
+
     proptest::proptest! {
         #[test]
         fn any_bytes_are_a_record_or_none(bytes: Vec<u8>) {

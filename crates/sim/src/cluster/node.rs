@@ -7,7 +7,8 @@ use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use parking_lot::Mutex;
 use replica::{Base, ReplicaId, Settings};
 use shard::{
-    Change, Group, GroupId, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place, StoredGroup,
+    Change, Group, GroupId, GroupOptions, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place,
+    StoredGroup,
 };
 use units::{Bytes, Driver, Instant, VirtualDriver, block_on};
 use zoned::ZonedDevice;
@@ -21,6 +22,8 @@ use crate::trace::Drive;
 /// The group of a run.
 pub(super) const GROUP: GroupId = GroupId(1);
 const LOG_PATH: &str = "/groups";
+/// Bytes of entries in a group's log above which it takes no commands.
+const GROUP_LOG_BYTES: u64 = 8 << 10;
 /// Longer than any operation of a drive.
 const AFTERLIFE: Duration = Duration::from_millis(100);
 
@@ -37,7 +40,7 @@ impl Peers for Outbox {
 /// The settings of a node's process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
-    pub settings: Settings,
+    pub group: GroupOptions,
     pub log: GroupsLogOptions,
 }
 
@@ -45,7 +48,8 @@ impl Process {
     pub(super) fn new(settings: Settings, log_bytes: u64, rules: ClusterRules) -> Process {
         let log = ParallelOptions { open: 64, batching: Batching::Auto, ..ParallelOptions::default() };
         let log = GroupsLogOptions { size: Bytes(log_bytes), log, ..rules.log_options() };
-        Process { settings: rules.settings(settings), log }
+        let group = GroupOptions { settings: rules.settings(settings), log: Bytes(GROUP_LOG_BYTES) };
+        Process { group, log }
     }
 
     /// A drive with a new replica of a group on it.
@@ -137,7 +141,7 @@ impl Node {
             tables: Arc::clone(&self.tables) as _,
             peers: Arc::clone(&sent) as _,
         };
-        let group = Group::start(self.place, &self.process.settings, parts, stored)?;
+        let group = Group::start(self.place, &self.process.group, parts, stored)?;
         self.life += 1;
         self.up = Some(Up { born: now, driver: virtual_driver, emu, group, sent, _fs: fs });
         Ok(())

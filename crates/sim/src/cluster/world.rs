@@ -1,7 +1,7 @@
 //! A simulated cluster: its nodes, its network, its clients and its faults.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -375,9 +375,7 @@ impl World {
         match answer {
             Answer::Written => self.history.written(called),
             Answer::Read(row) => {
-                let value = row.and_then(|row| row.value);
-                let value = value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
-                self.history.read(called, value);
+                self.history.read(called, row.as_ref().and_then(value_of));
             }
             Answer::Refused(why) => {
                 let leader = if let Refused::NotLeader(leader) = why { leader } else { None };
@@ -385,7 +383,7 @@ impl World {
                     Some(leader) => usize::try_from(leader.0).map_or(0, |id| id.saturating_sub(1)),
                     None => self.rng.index(others),
                 };
-                if matches!(why, Refused::NotLeader(_) | Refused::NoCopy) {
+                if matches!(why, Refused::NotLeader(_) | Refused::NoCopy | Refused::Full) {
                     self.history.refused(called);
                 }
                 return self.next_turn(client, REFUSED_PAUSE);
@@ -522,33 +520,34 @@ impl World {
     /// Runs on until the group is whole: all drives that were lost are replaced, every node holds the same, clients are served.
     fn become_whole(&mut self) {
         let end = self.now.after(HEALING);
-        let mut why = String::new();
-        let mut checked = BTreeMap::new();
+        let quiet_from = self.now.after(HEALING / 4);
+        let mut why = (ClusterFailureKind::Stuck, String::new());
         while self.now < end && self.ended.failure.is_none() {
             self.run_until(self.now.after(T / 2));
             self.replace_lost();
             self.ask_for_members();
             match self.is_whole() {
+                Ok(()) => return self.read_all(),
                 Err(lacks) => why = lacks,
-                Ok(applied) => {
-                    // Clients go on: nodes that apply nothing new are compared.
-                    if checked.insert(applied, ()).is_some() || checked.len() > 3 {
-                        return self.read_all();
-                    }
-                    self.clients.iter_mut().for_each(|client| client.turn += 1);
-                }
+            }
+            if self.now >= quiet_from {
+                // Slow drives may not keep up with the clients.
+                self.clients.iter_mut().for_each(|client| client.turn += 1);
             }
         }
         if self.ended.failure.is_none() {
-            self.fail(ClusterFailureKind::Stuck, format!("the group does not become whole: {why}"));
+            let (kind, why) = why;
+            self.fail(kind, format!("the group does not become whole: {why}"));
         }
     }
 
-    /// The index that every member has applied. An error says what lacks.
-    fn is_whole(&mut self) -> Result<Index, String> {
+    /// An error says in what the nodes differ, or what they lack.
+    fn is_whole(&self) -> Result<(), (ClusterFailureKind, String)> {
+        let stuck = |why: String| Err((ClusterFailureKind::Stuck, why));
+        let diverged = |why: String| Err((ClusterFailureKind::Diverged, why));
         let members = self.members.0.clone();
         if members.is_joint() || !self.lost_members().is_empty() || self.wanted.is_some() {
-            return Err(format!("members change: {members:?}, wanted {:?}", self.wanted));
+            return stuck(format!("members change: {members:?}, wanted {:?}", self.wanted));
         }
         let nodes = self.nodes.iter().filter(|node| members.role(node.place().replica).is_some());
         let nodes: Vec<&Node> = nodes.collect();
@@ -556,67 +555,77 @@ impl World {
             group.look(|replica| replica.leader() == Some(group.place().replica) && replica.is_whole())
         });
         let leaders: Vec<ReplicaId> = leaders.map(|group| group.place().replica).collect();
-        let [leader] = leaders[..] else { return Err(format!("{leaders:?} lead and are whole")) };
+        let [leader] = leaders[..] else { return stuck(format!("{leaders:?} lead and are whole")) };
         let names = |node: &Node| {
             let contents = node.tables().contents();
             let names = contents.rows.iter().map(|(key, row)| (key.clone(), row.index, row.term));
             (contents.applied, names.collect::<Vec<_>>())
         };
         let of_leader = nodes.iter().find(|node| node.place().replica == leader).map(|node| names(node));
-        let Some((applied, of_leader)) = of_leader else { return Err("the leader is no member".into()) };
+        let Some((applied, of_leader)) = of_leader else { return stuck("the leader is no member".into()) };
         for node in &nodes {
             let Place { replica, role, .. } = node.place();
             let (own, names) = names(node);
             if own != applied {
-                return Err(format!("replica {} has applied {own:?}, the leader {applied:?}", replica.0));
+                return stuck(format!("replica {} has applied {own:?}, the leader {applied:?}", replica.0));
             }
             if names != of_leader {
-                return Err(format!("replica {} has other records than the leader", replica.0));
+                return diverged(format!("replica {} has other records than the leader", replica.0));
             }
             let rows = node.tables().contents().rows;
             let lacks = rows.values().filter(|row| row.value.is_none()).count();
             if lacks > 0 && (role == Role::Backup || replica == leader) {
-                return Err(format!("replica {} lacks {lacks} values", replica.0));
+                return diverged(format!("replica {} lacks {lacks} values", replica.0));
             }
         }
-        Ok(applied)
+        Ok(())
     }
 
-    /// Every key is read from the leader.
+    /// Every key is read, from whoever leads.
     fn read_all(&mut self) {
-        let leader = self.nodes.iter().position(|node| {
-            node.group().is_some_and(|of| of.look(|replica| replica.leader()) == Some(of.place().replica))
-        });
-        let Some(leader) = leader else { return };
-        let keys = self.faults.keys;
-        let ends: Arc<Mutex<BTreeMap<u64, Result<Option<Row>, Refused>>>> = Arc::default();
-        let node = self.nodes.get(leader);
-        let asked = node.and_then(|of| Some((Arc::clone(of.group()?), Arc::clone(of.driver()?))));
-        let Some((group, driver)) = asked else { return };
-        let mut called = Vec::new();
-        for key in 0..keys {
-            called.push(self.history.call_read(key));
-            let (group, ends) = (Arc::clone(&group), Arc::clone(&ends));
-            let read = async move {
-                let end = group.get(&key.to_be_bytes()).await;
-                ends.lock().insert(key, end);
-            };
-            driver.spawn("client", Box::pin(read));
-        }
-        self.visit(leader, |_| {});
-        self.run_until(self.now.after(T));
-        let ends = std::mem::take(&mut *ends.lock());
-        for called in called {
-            match ends.get(&called.key) {
-                Some(Ok(row)) => {
-                    let value = row.as_ref().and_then(|row| row.value.clone());
-                    let value = value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
-                    self.history.read(called, value);
-                }
-                other => {
-                    self.fail(ClusterFailureKind::Stuck, format!("key {} at the end: {other:?}", called.key));
-                }
+        let end = self.now.after(HEALING);
+        for key in 0..self.faults.keys {
+            let mut answer = None;
+            while self.now < end && answer.is_none() && self.ended.failure.is_none() {
+                let called = self.history.call_read(key);
+                answer = self.read(key, called);
+            }
+            if answer.is_none() {
+                self.fail(ClusterFailureKind::Stuck, format!("key {key} cannot be read after healing"));
             }
         }
     }
+
+    /// Reads a key from the node that leads, if one does. `None` without an answer.
+    fn read(&mut self, key: u64, called: Called) -> Option<()> {
+        let node = self.nodes.iter().position(|node| {
+            node.group().is_some_and(|of| of.look(|replica| replica.leader()) == Some(of.place().replica))
+        });
+        let asked = node.and_then(|node| {
+            let of = self.nodes.get(node)?;
+            Some((node, Arc::clone(of.group()?), Arc::clone(of.driver()?)))
+        });
+        let found: Arc<Mutex<Option<Result<Option<Row>, Refused>>>> = Arc::default();
+        if let Some((node, group, driver)) = asked {
+            let found = Arc::clone(&found);
+            let read = async move {
+                let row = group.get(&key.to_be_bytes()).await;
+                *found.lock() = Some(row);
+            };
+            driver.spawn("client", Box::pin(read));
+            self.visit(node, |_| {});
+        }
+        if !matches!(*found.lock(), Some(Ok(_))) {
+            self.run_until(self.now.after(T));
+        }
+        let row = found.lock().take()?.ok()?;
+        self.history.read(called, row.as_ref().and_then(value_of));
+        Some(())
+    }
+}
+
+/// The value that a client put.
+fn value_of(row: &Row) -> Option<u64> {
+    let value = row.value.as_deref()?;
+    value.try_into().ok().map(u64::from_le_bytes)
 }
