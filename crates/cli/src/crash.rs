@@ -20,7 +20,7 @@ const DEFAULT_RUNS: u64 = 1000;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log, engine, array, waltz, leveldb, stage, prio or groups [default: one after the other], or turns: simulated groups of nodes
+    /// The layer to explore: fs, log, engine, array, waltz, leveldb, stage, prio or groups [default: one after the other], or turns, or cluster: simulated groups of nodes
     #[arg(long)]
     target: Option<Explored>,
     /// Run fs, log, engine and leveldb on one drive, or on an array of which one drive may fail.
@@ -50,10 +50,10 @@ pub struct CrashArgs {
     /// Threads that check states [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Target turns: the number of simulated groups [default: 1000]
+    /// Targets turns and cluster: the number of simulated groups [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// Target turns: the number of the first simulated group [default: 0]
+    /// Targets turns and cluster: the number of the first simulated group [default: 0]
     #[arg(long, value_name = "N")]
     from: Option<u64>,
 }
@@ -65,6 +65,8 @@ enum Explored {
     States(Target),
     /// Groups of nodes whose snapshots take turns.
     Turns,
+    /// Groups of whole nodes: replicas, logs on drives, tables.
+    Cluster,
 }
 
 impl FromStr for Explored {
@@ -73,7 +75,11 @@ impl FromStr for Explored {
     fn from_str(text: &str) -> Result<Explored, String> {
         match text {
             "turns" => Ok(Explored::Turns),
-            _ => text.parse().map(Explored::States).map_err(|error: sim::Error| format!("{error}; or turns")),
+            "cluster" => Ok(Explored::Cluster),
+            _ => {
+                let names = |error: sim::Error| format!("{error}; or turns, cluster");
+                text.parse().map(Explored::States).map_err(names)
+            }
         }
     }
 }
@@ -87,11 +93,13 @@ enum On {
 
 /// Explores crash states: exit code 1 where a state failed.
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
-    if args.target == Some(Explored::Turns) {
-        return run_turns(context, &args);
+    match args.target {
+        Some(Explored::Turns) => return run_turns(context, &args),
+        Some(Explored::Cluster) => return run_cluster(context, &args),
+        Some(Explored::States(_)) | None => {}
     }
     if args.runs.is_some() || args.from.is_some() {
-        bail!("--runs and --from go with --target turns: the other targets explore --states");
+        bail!("--runs and --from go with the targets turns and cluster: the other targets explore --states");
     }
     let states = args.states.unwrap_or(DEFAULT_STATES);
     let all = match args.on {
@@ -100,7 +108,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     };
     let targets = match args.target {
         Some(Explored::States(target)) => vec![target],
-        Some(Explored::Turns) | None => all,
+        _ => all,
     };
     let mut total = Report::default();
     for target in targets {
@@ -126,8 +134,8 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     Ok(if total.is_clean() { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// Simulates groups whose snapshots take turns: exit code 1 where a run failed.
-fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
+/// Refuses options that go with states and not with simulated groups.
+fn check_runs(args: &CrashArgs, target: &str) -> Result<()> {
     let of_states = [
         ("--states", args.states.is_some()),
         ("--on", args.on != On::Drive),
@@ -138,8 +146,49 @@ fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
         ("--threads", args.threads.is_some()),
     ];
     if let Some((option, _)) = of_states.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does not go with --target turns, which simulates --runs groups --from a number on");
+        bail!(
+            "{option} does not go with --target {target}, which simulates --runs groups --from a number on"
+        );
     }
+    Ok(())
+}
+
+/// Simulates groups of whole nodes: exit code 1 where a run failed.
+fn run_cluster(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
+    check_runs(args, "cluster")?;
+    let start = context.now();
+    let (from, runs) = (args.from.unwrap_or(0), args.runs.unwrap_or(DEFAULT_RUNS));
+    let rules = sim::ClusterRules::default();
+    let report = sim::explore_cluster(args.seed, from, runs, rules, args.first_failure);
+    if context.json {
+        output::line(serde_json::to_string(&report)?)?;
+    } else {
+        let seconds = context.now().since(start).as_secs_f64();
+        output::line(format!(
+            "cluster: {} runs, {} operations answered, {} faults, {} power cuts, {} drives lost, {} terms: {} lost, {} not linearizable, {} stuck, {} diverged; {} s of virtual time in {seconds:.1} s",
+            report.runs,
+            report.operations,
+            report.faults,
+            report.power_cuts,
+            report.drives_lost,
+            report.terms,
+            report.lost,
+            report.not_linearizable,
+            report.stuck,
+            report.diverged,
+            report.seconds,
+        ))?;
+        for failure in &report.failures {
+            output::line(format!("  run {}, {:?}, {}", failure.run, failure.kind, failure.what))?;
+            output::line(format!("    again: {}", failure.replay_command))?;
+        }
+    }
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
+}
+
+/// Simulates groups whose snapshots take turns: exit code 1 where a run failed.
+fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
+    check_runs(args, "turns")?;
     let start = context.now();
     let (from, runs) = (args.from.unwrap_or(0), args.runs.unwrap_or(DEFAULT_RUNS));
     let report = sim::explore_turns(args.seed, from, runs, sim::TurnsRules::default(), args.first_failure);

@@ -19,6 +19,10 @@ pub(super) enum Fault {
     Healed,
     /// The leader is asked to hand over.
     HandOver,
+    /// One node does not hear the leader for a while, then nobody does, nor the leader them: the one stands for election while the others have just heard the leader.
+    Usurped,
+    /// The leader is asked to hand over, and cut off a moment later.
+    HandOverCutOff,
     /// A member is to be replaced by a new one.
     Replace,
     /// A drive is lost, with its node.
@@ -26,13 +30,15 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Fault; 8] = [
+    const ALL: [Fault; 10] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
         Fault::Parted,
         Fault::Healed,
         Fault::HandOver,
+        Fault::Usurped,
+        Fault::HandOverCutOff,
         Fault::Replace,
         Fault::DriveLost,
     ];
@@ -49,6 +55,8 @@ pub(super) struct Faults {
     pub pause: Duration,
     /// The longest time that a node stays down, in microseconds.
     pub down_us: u64,
+    /// One time in so many a node starts anew just before it is asked for its vote.
+    pub restarts: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],
     /// The longest pause of a client between two operations, in microseconds.
@@ -74,6 +82,7 @@ impl Faults {
                 Fault::Healed => one_of(&[1, 2]),
                 _ => one_of(&[0, 1, 2]),
             }),
+            restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
             think_us: one_of(&[2_000, 10_000, 50_000]),
             reads: one_of(&[2, 5, 8]),
             keys: one_of(&[8, 12, 40]),
@@ -83,7 +92,7 @@ impl Faults {
 
     /// The run after its faults: messages take their time, and are neither lost nor slow.
     pub(super) fn end(&mut self) {
-        (self.lost, self.slow_us) = (u64::MAX, 100);
+        (self.lost, self.slow_us, self.restarts) = (u64::MAX, 100, u64::MAX);
     }
 
     /// The next fault.

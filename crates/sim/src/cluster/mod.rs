@@ -2,7 +2,7 @@
 //!
 //! Faults: messages lost, repeated, late; nodes cut off, one-way too; power cuts of one node and of all, with any outcome that the drives allow; drives lost; clocks that drift; slow drives; leaders that hand over, members that are replaced. Then all heals.
 //!
-//! Of each run: the answers that clients got are linearizable, by key; after healing every node holds the same records, backups and the leader with their values; the group serves again.
+//! Of each run: the last committed value of each key has more copies on members' drives than may fail, where no change of members is under way; one node answers reads at a time; the answers that clients got are linearizable, by key; after healing every node holds the same records, backups and the leader with their values; the group serves again.
 
 mod faults;
 mod history;
@@ -39,7 +39,9 @@ pub struct ClusterReport {
     pub terms: u64,
     /// Virtual time, in seconds.
     pub seconds: u64,
-    /// Runs whose answers no order of operations explains.
+    /// Runs in which a committed value had too few copies.
+    pub lost: u64,
+    /// Runs whose answers no order of operations explains, or in which two nodes answered reads.
     pub not_linearizable: u64,
     /// Runs in which the group did not serve again, or nodes ended.
     pub stuck: u64,
@@ -55,7 +57,7 @@ pub struct ClusterReport {
 impl ClusterReport {
     /// Runs in which something happened that must not.
     pub fn failed(&self) -> u64 {
-        self.not_linearizable + self.stuck + self.diverged
+        self.lost + self.not_linearizable + self.stuck + self.diverged
     }
 }
 
@@ -63,7 +65,9 @@ impl ClusterReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterFailureKind {
-    /// No order of operations explains the answers.
+    /// A committed value had no more copies than members may fail.
+    Lost,
+    /// No order of operations explains the answers, or two nodes answer reads.
     NotLinearizable,
     /// The group did not serve again, or a node ended.
     Stuck,
@@ -137,6 +141,7 @@ fn add(report: &mut ClusterReport, (seed, run): (u64, u64), ended: Ended) {
     report.digest = report.digest.wrapping_add(ended.digest);
     let Some((kind, what)) = ended.failure else { return };
     match kind {
+        ClusterFailureKind::Lost => report.lost += 1,
         ClusterFailureKind::NotLinearizable => report.not_linearizable += 1,
         ClusterFailureKind::Stuck => report.stuck += 1,
         ClusterFailureKind::Diverged => report.diverged += 1,

@@ -15,7 +15,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
 
 use super::rules::ClusterRules;
-use super::tables::ModelTables;
+use super::tables::{Committed, LastWrite, ModelTables};
 use crate::drive::latency;
 use crate::trace::Drive;
 
@@ -89,6 +89,8 @@ pub(super) struct Node {
     media: Media,
     tables: Arc<ModelTables>,
     up: Option<Up>,
+    /// The replica of a node that does not run, as it was at the end: its log is on the drive, or was about to be.
+    died: Option<Arc<Group>>,
     /// The drive was lost: the node is gone for good.
     pub is_lost: bool,
     /// The number of the node's starts: events of an earlier life are void.
@@ -104,12 +106,24 @@ impl Node {
         place: Place,
         process: Process,
         media: Media,
+        committed: &Arc<Committed>,
         (speed_ppm, slowness): (u64, u32),
     ) -> Node {
         let fast = latency();
         let latency = Latency { write: fast.write * slowness, flush: fast.flush * slowness, ..fast };
-        let tables = Arc::default();
-        Node { place, process, media, tables, up: None, is_lost: false, life: 0, speed_ppm, latency }
+        let tables = Arc::new(ModelTables::new(committed));
+        Node {
+            place,
+            process,
+            media,
+            tables,
+            up: None,
+            died: None,
+            is_lost: false,
+            life: 0,
+            speed_ppm,
+            latency,
+        }
     }
 
     pub(super) fn place(&self) -> Place {
@@ -158,6 +172,7 @@ impl Node {
             up.emu.fail(FaultSpec::all(operation));
         }
         up.group.close();
+        self.died = Some(Arc::clone(&up.group));
         up.driver.run_until(up.driver.now().after(AFTERLIFE));
         up.driver.drop_all_tasks();
     }
@@ -165,12 +180,26 @@ impl Node {
     /// The node is lost with its drive.
     pub(super) fn lose(&mut self) {
         self.die(0, false);
-        self.is_lost = true;
+        (self.is_lost, self.died) = (true, None);
     }
 
     /// The replica, if the node runs.
     pub(super) fn group(&self) -> Option<&Arc<Group>> {
         self.up.as_ref().map(|up| &up.group)
+    }
+
+    /// True if the node's drive has the value of that write, in the log or in the tables.
+    pub(super) fn has(&self, key: &[u8], write: LastWrite) -> bool {
+        let group = self.group().or(self.died.as_ref()).filter(|_| !self.is_lost);
+        let Some(group) = group else { return false };
+        let entry = group.look(|replica| replica.entry(write.index)).filter(|(term, _)| *term == write.term);
+        entry.is_some_and(|(_, body)| body.has_value()) || self.tables.has(key, write)
+    }
+
+    /// True if the node would answer reads by its lease.
+    pub(super) fn answers(&self, now: Instant) -> bool {
+        let up = self.up.as_ref();
+        up.is_some_and(|up| up.group.look(|replica| replica.may_answer(self.clock(up.born, now))))
     }
 
     /// The driver of a node that runs.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use replica::Index;
+use replica::{Index, Term};
 use shard::{Entry, Row, Rows, Tables, Write};
 
 /// Records in one part of the tables.
@@ -65,9 +66,44 @@ impl Contents {
     }
 }
 
-/// Tables in memory, and what of them is durable.
+/// The last committed write of each key, as far as a node has put it into its tables.
 #[derive(Debug, Default)]
-pub(super) struct ModelTables(Mutex<State>);
+pub(super) struct Committed(Mutex<BTreeMap<Vec<u8>, LastWrite>>);
+
+/// The last committed write of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastWrite {
+    pub index: Index,
+    pub term: Term,
+    /// The key has a value since.
+    pub puts: bool,
+}
+
+impl Committed {
+    fn note(&self, (index, term, batch): &Entry) {
+        let mut known = self.0.lock();
+        for Write { key, put } in batch.iter().flat_map(|batch| &batch.writes) {
+            let write = LastWrite { index: *index, term: *term, puts: put.is_some() };
+            let last = known.entry(key.clone()).or_insert(write);
+            if last.index < *index {
+                *last = write;
+            }
+        }
+    }
+
+    /// The keys that have values, and the writes that gave these.
+    pub(super) fn puts(&self) -> Vec<(Vec<u8>, LastWrite)> {
+        let known = self.0.lock();
+        known.iter().filter(|(_, write)| write.puts).map(|(key, write)| (key.clone(), *write)).collect()
+    }
+}
+
+/// Tables in memory, and what of them is durable.
+#[derive(Debug)]
+pub(super) struct ModelTables {
+    committed: Arc<Committed>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -76,42 +112,57 @@ struct State {
 }
 
 impl ModelTables {
+    /// Empty tables of a node whose group has these last writes.
+    pub(super) fn new(committed: &Arc<Committed>) -> ModelTables {
+        ModelTables { committed: Arc::clone(committed), state: Mutex::default() }
+    }
+
+    /// True if the value of that write is durable here.
+    pub(super) fn has(&self, key: &[u8], write: LastWrite) -> bool {
+        let state = self.state.lock();
+        state.durable.rows.get(key).is_some_and(|row| row.index == write.index && row.value.is_some())
+    }
+
     /// The contents as a reader sees them.
     pub(super) fn contents(&self) -> Contents {
-        self.0.lock().live.clone()
+        self.state.lock().live.clone()
     }
 
     /// The tables after a power cut. `flushed`: everything was flushed before, by the store itself.
     pub(super) fn cut(&self, flushed: bool) -> ModelTables {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let durable = if flushed { state.live.clone() } else { state.durable.clone() };
-        ModelTables(Mutex::new(State { live: durable.clone(), durable }))
+        let state = Mutex::new(State { live: durable.clone(), durable });
+        ModelTables { committed: Arc::clone(&self.committed), state }
     }
 }
 
 impl Tables for ModelTables {
     fn applied(&self) -> Index {
-        self.0.lock().live.applied
+        self.state.lock().live.applied
     }
 
     fn apply(&self, entries: &[Entry]) -> shard::Result<()> {
-        let mut state = self.0.lock();
-        entries.iter().for_each(|entry| state.live.apply(entry));
+        let mut state = self.state.lock();
+        for entry in entries {
+            self.committed.note(entry);
+            state.live.apply(entry);
+        }
         Ok(())
     }
 
     fn skip_to(&self, index: Index) -> shard::Result<()> {
-        let live = &mut self.0.lock().live;
+        let live = &mut self.state.lock().live;
         live.applied = live.applied.max(index);
         Ok(())
     }
 
     fn get(&self, key: &[u8]) -> shard::Result<Option<Row>> {
-        Ok(self.0.lock().live.rows.get(key).cloned())
+        Ok(self.state.lock().live.rows.get(key).cloned())
     }
 
     fn rows(&self, from: &[u8]) -> shard::Result<Rows> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let mut found = state.live.rows.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
         let rows = found.by_ref().take(ROWS_OF_A_PART).map(|(key, row)| (key.clone(), row.clone())).collect();
         let to = found.next().map(|(key, _)| key.clone());
@@ -119,12 +170,12 @@ impl Tables for ModelTables {
     }
 
     fn merge(&self, rows: Rows, index: Index) -> shard::Result<()> {
-        self.0.lock().live.merge(rows, index);
+        self.state.lock().live.merge(rows, index);
         Ok(())
     }
 
     fn give(&self, key: &[u8], row: Row) -> shard::Result<()> {
-        let live = &mut self.0.lock().live;
+        let live = &mut self.state.lock().live;
         if live.rows.get(key).is_some_and(|present| present.index == row.index) {
             live.put(key.to_vec(), row);
         }
@@ -132,7 +183,7 @@ impl Tables for ModelTables {
     }
 
     fn drop_values(&self, upto: Index) -> shard::Result<()> {
-        let state = &mut *self.0.lock();
+        let state = &mut *self.state.lock();
         for contents in [&mut state.live, &mut state.durable] {
             contents.rows.values_mut().filter(|row| row.index <= upto).for_each(|row| row.value = None);
         }
@@ -140,7 +191,7 @@ impl Tables for ModelTables {
     }
 
     fn flush(&self) -> shard::Result<Index> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.durable = state.live.clone();
         Ok(state.durable.applied)
     }

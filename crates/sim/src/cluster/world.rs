@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kv::{Expiry, Overlay, Record};
 use parking_lot::Mutex;
+use raft::eraftpb::MessageType;
 use replica::{Base, Configuration, Event, Index, ReplicaId, Role, Settings};
 use shard::{Group, PeerMessage, Place, Refused, Row};
 use units::{Driver as _, Instant};
@@ -16,6 +17,7 @@ use super::faults::{Fault, Faults};
 use super::history::{Called, History};
 use super::node::{GROUP, Node, Process};
 use super::rules::ClusterRules;
+use super::tables::Committed;
 use super::{ClusterFailureKind, Ended};
 use crate::Rng;
 
@@ -29,7 +31,11 @@ const HEALING: Duration = Duration::from_secs(10);
 /// The time after which a client gives up, and the pause of a client that was refused.
 const PATIENCE: Duration = Duration::from_millis(500);
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+/// The time between two looks at the copies of values.
+const LOOKS: Duration = Duration::from_millis(20);
 const CLIENTS: usize = 6;
+/// Longer than the start of a node on a fast drive.
+const RESTART: Duration = Duration::from_millis(3);
 /// The most replicas that a group ever has.
 const MAX_NODES: usize = 14;
 /// The time for which the group is asked for new members.
@@ -43,7 +49,10 @@ enum What {
     Ask { client: usize, turn: u64 },
     GiveUp { client: usize, turn: u64 },
     Fault,
+    CutOff { node: usize, until: Duration },
+    EndCuts,
     Heal,
+    Look,
 }
 
 struct Due {
@@ -105,6 +114,7 @@ pub(super) struct World {
     clients: Vec<Client>,
     answers: Answers,
     history: History,
+    committed: Arc<Committed>,
     values: u64,
     /// The latest members that a replica has applied, and the index of that change.
     members: (Configuration, Index),
@@ -139,6 +149,7 @@ impl World {
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
             answers: Answers::default(),
             history: History::default(),
+            committed: Arc::default(),
             values: 0,
             members: (voters.clone(), Index(0)),
             wanted: None,
@@ -158,6 +169,7 @@ impl World {
         }
         self.after(self.faults.pause, What::Fault);
         self.after(FAULTY, What::Heal);
+        self.after(LOOKS, What::Look);
         self.run_until(self.faulty_until);
         self.become_whole();
         for fault in self.history.judge() {
@@ -207,7 +219,7 @@ impl World {
         let speed = 1_000_000 - DRIFT_PPM + self.rng.below(2 * DRIFT_PPM + 1);
         let slowness = [1, 1, 1, 20, 200].get(self.rng.index(5)).copied().unwrap_or(1);
         let place = Place { group: GROUP, replica, role };
-        self.nodes.push(Node::new(place, self.process, media, (speed, slowness)));
+        self.nodes.push(Node::new(place, self.process, media, &self.committed, (speed, slowness)));
         let node = self.nodes.len() - 1;
         self.start(node);
         if self.faults.flush_us > 0 {
@@ -283,6 +295,31 @@ impl World {
         }
     }
 
+    /// The last committed value of each key is on more members' drives than may fail, those that are lost included; one node answers reads.
+    fn look(&mut self) {
+        let answering = self.nodes.iter().filter(|node| node.answers(self.now)).count();
+        if answering > 1 {
+            let kind = ClusterFailureKind::NotLinearizable;
+            self.fail(kind, format!("{answering} nodes answer reads by their leases"));
+        }
+        let members = &self.members.0;
+        if members.is_joint() {
+            return;
+        }
+        let votes = |node: &&Node| members.role(node.place().replica).is_some();
+        let nodes: Vec<&Node> = self.nodes.iter().filter(votes).collect();
+        let lost = self.lost_members().len();
+        let lacks = self.committed.puts().into_iter().find_map(|(key, write)| {
+            let copies = nodes.iter().filter(|node| node.has(&key, write)).count();
+            (copies + lost <= members.may_fail()).then(|| {
+                format!("the value of {key:?} by {write:?} has {copies} copies, and {lost} drives are lost")
+            })
+        });
+        if let Some(lacks) = lacks {
+            self.fail(ClusterFailureKind::Lost, lacks);
+        }
+    }
+
     fn send(&mut self, from: ReplicaId, to: ReplicaId, message: PeerMessage) {
         if self.cut.contains(&(from, to)) || self.rng.below(self.faults.lost) == 0 {
             return;
@@ -297,10 +334,14 @@ impl World {
     fn happens(&mut self, what: What) {
         match what {
             What::Deliver { from, to, message } => {
-                let node = self.nodes.iter().position(|node| node.place().replica == to);
-                if let Some(node) = node {
-                    self.visit(node, |group| group.receive(from, *message));
+                let Some(node) = self.nodes.iter().position(|node| node.place().replica == to) else {
+                    return;
+                };
+                if asks_for_vote(&message) && self.rng.below(self.faults.restarts) == 0 {
+                    self.restart(node);
+                    return self.after(RESTART, What::Deliver { from, to, message });
                 }
+                self.visit(node, |group| group.receive(from, *message));
             }
             What::Start { node, life } => {
                 if self.nodes.get(node).is_some_and(|of| of.life == life) {
@@ -321,7 +362,18 @@ impl World {
             }
             What::Fault if self.now < self.faulty_until => self.break_something(),
             What::Fault => {}
+            What::CutOff { node, until } => {
+                let id = ReplicaId(node as u64 + 1);
+                let others: Vec<ReplicaId> = self.nodes.iter().map(|node| node.place().replica).collect();
+                self.cut.extend(others.into_iter().flat_map(|other| [(id, other), (other, id)]));
+                self.after(until, What::EndCuts);
+            }
+            What::EndCuts => self.cut.clear(),
             What::Heal => self.heal(),
+            What::Look => {
+                self.look();
+                self.after(LOOKS, What::Look);
+            }
         }
     }
 
@@ -400,6 +452,27 @@ impl World {
         self.after(pause + Duration::from_micros(1), What::Ask { client, turn });
     }
 
+    /// The node that leads in the highest term.
+    fn leader(&self) -> Option<usize> {
+        let leads = self.nodes.iter().enumerate().filter_map(|(node, of)| {
+            let group = of.group()?;
+            let term = group
+                .look(|replica| (replica.leader() == Some(group.place().replica)).then(|| replica.term()));
+            term.map(|term| (term, node))
+        });
+        leads.max().map(|(_, node)| node)
+    }
+
+    /// A node loses its power, and starts at once.
+    fn restart(&mut self, node: usize) {
+        let seed = self.rng.draw();
+        if let Some(of) = self.nodes.get_mut(node).filter(|of| of.group().is_some()) {
+            of.die(seed, false);
+            self.ended.power_cuts += 1;
+            self.start(node);
+        }
+    }
+
     fn break_something(&mut self) {
         let pause = self.faults.pause;
         self.after_us(2 * u64::try_from(pause.as_micros()).unwrap_or(1), What::Fault);
@@ -423,6 +496,17 @@ impl World {
             Fault::Parted => self.cut.extend([(id(node), id(other)), (id(other), id(node))]),
             Fault::Healed => self.cut.clear(),
             Fault::HandOver => self.visit(node, |group| group.tell(Event::HandOver)),
+            Fault::Usurped => {
+                let Some(leader) = self.leader() else { return };
+                self.cut.insert((id(leader), id(node)));
+                let time = T * 4 / 5 + Duration::from_micros(self.rng.below(60_000));
+                self.after(time, What::CutOff { node: leader, until: 2 * T });
+            }
+            Fault::HandOverCutOff => {
+                let Some(leader) = self.leader() else { return };
+                self.visit(leader, |group| group.tell(Event::HandOver));
+                self.after_us(2_000, What::CutOff { node: leader, until: 2 * T });
+            }
             Fault::Replace => self.replace(node),
             Fault::DriveLost => self.lose_drive(node),
         }
@@ -598,9 +682,7 @@ impl World {
 
     /// Reads a key from the node that leads, if one does. `None` without an answer.
     fn read(&mut self, key: u64, called: Called) -> Option<()> {
-        let node = self.nodes.iter().position(|node| {
-            node.group().is_some_and(|of| of.look(|replica| replica.leader()) == Some(of.place().replica))
-        });
+        let node = self.leader();
         let asked = node.and_then(|node| {
             let of = self.nodes.get(node)?;
             Some((node, Arc::clone(of.group()?), Arc::clone(of.driver()?)))
@@ -622,6 +704,11 @@ impl World {
         self.history.read(called, row.as_ref().and_then(value_of));
         Some(())
     }
+}
+
+fn asks_for_vote(message: &PeerMessage) -> bool {
+    let PeerMessage::Replica(message) = message else { return false };
+    matches!(message.raft.msg_type, MessageType::MsgRequestPreVote | MessageType::MsgRequestVote)
 }
 
 /// The value that a client put.
