@@ -14,6 +14,7 @@ mod copies;
 mod install;
 mod log_queue;
 mod requests;
+mod table_queue;
 mod table_work;
 mod values;
 
@@ -29,7 +30,7 @@ use units::{Bytes, Driver, Instant};
 use self::clients::{Clients, Outcome, Reading};
 use self::log_queue::{LogQueue, Request};
 use self::requests::Requests;
-use self::table_work::TableWork;
+use self::table_queue::TableWork;
 use crate::batch::Batch;
 use crate::peer::{PeerMessage, Peers};
 use crate::tables::{Row, Tables};
@@ -436,7 +437,7 @@ impl Group {
                 return self.end(error.to_string());
             }
             let base = if let Change::Write { base, .. } = &change { base.clone() } else { None };
-            stored.take(change);
+            change.carry_out(&mut stored);
             if let Some(base) = base
                 && let Err(error) = self.parts.tables.skip_to(base.index)
             {

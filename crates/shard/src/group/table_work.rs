@@ -2,24 +2,12 @@
 
 use std::sync::Arc;
 
-use replica::{Command, Event, Index, ReplicaId, Term};
+use replica::{Command, Event, Index, Term};
 
 use super::Group;
+use super::table_queue::TableWork;
 use crate::Result;
 use crate::tables::Entry;
-
-/// A piece of work on the tables, as the replica asked for it.
-#[derive(Debug)]
-pub(super) enum TableWork {
-    /// Put committed entries into the tables.
-    Apply(Vec<(Index, Term, Option<Command>)>),
-    /// Values of entries up to an index are needed no more.
-    DropValues(Index),
-    /// Get the tables of another replica.
-    Install { index: Index, sources: Vec<ReplicaId>, values_above: Index },
-    /// Make the tables durable, so that the log may go.
-    Flush,
-}
 
 impl Group {
     /// The task that works on the tables.

@@ -60,6 +60,29 @@ pub enum Change {
 }
 
 impl Change {
+    /// Changes what the log holds of the group: the change is durable.
+    pub(crate) fn carry_out(self, stored: &mut StoredGroup) {
+        match self {
+            Change::State(state) => *stored = state,
+            Change::Write { base, entries, vote } => {
+                if let Some(base) = base {
+                    *stored =
+                        StoredGroup { base, entries: Vec::new(), vote: std::mem::take(&mut stored.vote) };
+                }
+                if let Some(first) = entries.first() {
+                    stored.entries.truncate(stored.place(first.index));
+                    stored.entries.extend(entries);
+                }
+                stored.vote = vote.unwrap_or_else(|| std::mem::take(&mut stored.vote));
+            }
+            Change::Retired(base) => {
+                stored.entries.drain(..stored.place(base.index.0 + 1));
+                stored.base = base;
+            }
+            Change::Removed => {}
+        }
+    }
+
     /// The record's bytes.
     pub(super) fn encode(&self, group: GroupId) -> Vec<u8> {
         match self {

@@ -3,8 +3,6 @@
 use raft::eraftpb::{Entry, HardState};
 use replica::Base;
 
-use super::record::Change;
-
 /// The durable state of one replica of a group, but for its tables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredGroup {
@@ -22,30 +20,8 @@ impl StoredGroup {
         StoredGroup { base, entries: Vec::new(), vote: HardState::default() }
     }
 
-    /// The state behind a change that was made durable.
-    pub(crate) fn take(&mut self, change: Change) {
-        match change {
-            Change::State(state) => *self = state,
-            Change::Write { base, entries, vote } => {
-                if let Some(base) = base {
-                    *self = StoredGroup { base, entries: Vec::new(), vote: std::mem::take(&mut self.vote) };
-                }
-                if let Some(first) = entries.first() {
-                    self.entries.truncate(self.place(first.index));
-                    self.entries.extend(entries);
-                }
-                self.vote = vote.unwrap_or_else(|| std::mem::take(&mut self.vote));
-            }
-            Change::Retired(base) => {
-                self.entries.drain(..self.place(base.index.0 + 1));
-                self.base = base;
-            }
-            Change::Removed => {}
-        }
-    }
-
     /// The place of the entry of that index in the list, which ends there if it has no such entry.
-    fn place(&self, index: u64) -> usize {
+    pub(super) fn place(&self, index: u64) -> usize {
         let place = index.saturating_sub(self.base.index.0 + 1);
         usize::try_from(place).unwrap_or(usize::MAX).min(self.entries.len())
     }

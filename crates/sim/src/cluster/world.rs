@@ -16,9 +16,9 @@ use zoned::emu::Media;
 use super::faults::{Fault, Faults};
 use super::history::{Called, History};
 use super::node::{GROUP, Node, Process};
+use super::report::{ClusterFailureKind, Ended};
 use super::rules::ClusterRules;
 use super::tables::Committed;
-use super::{ClusterFailureKind, Ended};
 use crate::Rng;
 
 /// The election timeout. A heartbeat is a tenth of it.
@@ -94,6 +94,9 @@ enum Answer {
     Read(Option<Row>),
     Refused(Refused),
 }
+
+/// The end of a read.
+type Found = Result<Option<Row>, Refused>;
 
 /// The ends of operations: client, its turn, the answer.
 type Answers = Arc<Mutex<Vec<(usize, u64, Answer)>>>;
@@ -687,7 +690,7 @@ impl World {
             let of = self.nodes.get(node)?;
             Some((node, Arc::clone(of.group()?), Arc::clone(of.driver()?)))
         });
-        let found: Arc<Mutex<Option<Result<Option<Row>, Refused>>>> = Arc::default();
+        let found: Arc<Mutex<Option<Found>>> = Arc::default();
         if let Some((node, group, driver)) = asked {
             let found = Arc::clone(&found);
             let read = async move {

@@ -1,0 +1,16 @@
+//! The pieces of work on a group's tables that wait.
+
+use replica::{Command, Index, ReplicaId, Term};
+
+/// A piece of work on the tables, as the replica asked for it.
+#[derive(Debug)]
+pub(super) enum TableWork {
+    /// Put committed entries into the tables.
+    Apply(Vec<(Index, Term, Option<Command>)>),
+    /// Values of entries up to an index are needed no more.
+    DropValues(Index),
+    /// Get the tables of another replica.
+    Install { index: Index, sources: Vec<ReplicaId>, values_above: Index },
+    /// Make the tables durable, so that the log may go.
+    Flush,
+}
