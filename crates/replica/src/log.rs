@@ -19,6 +19,8 @@ pub(crate) struct GroupLog {
     bytes: u64,
     /// The indexes of commands without their values.
     lacking: BTreeSet<u64>,
+    /// The last retired entry that lacked its value: 0 if there is none.
+    retired_lacking: u64,
     vote: HardState,
     voters: ConfState,
     states: StateHistory,
@@ -34,6 +36,7 @@ impl GroupLog {
             entries: Vec::new(),
             bytes: 0,
             lacking: BTreeSet::new(),
+            retired_lacking: 0,
             vote,
             voters: conf_state(&base.state.members),
             states: StateHistory::new(base.state.clone()),
@@ -54,7 +57,9 @@ impl GroupLog {
         let base = self.state_at(index);
         self.bytes -= bytes_of(self.entries.drain(..self.place(index.0 + 1)).as_slice());
         self.base = (index.0, base.term.0);
-        self.lacking = self.lacking.split_off(&(index.0 + 1));
+        let kept = self.lacking.split_off(&(index.0 + 1));
+        let retired = std::mem::replace(&mut self.lacking, kept);
+        self.retired_lacking = retired.last().copied().unwrap_or(self.retired_lacking);
         self.states.retire(index);
         base
     }
@@ -126,6 +131,12 @@ impl GroupLog {
     /// The last entry that lacks its value.
     pub(crate) fn last_lacking(&self) -> Option<Index> {
         self.lacking.last().copied().map(Index)
+    }
+
+    /// The last entry that the tables may have got without its value: it lacks the value, or lacked it when it was retired.
+    pub(crate) fn last_given_without(&self) -> Option<Index> {
+        let retired = Some(self.retired_lacking).filter(|index| *index > 0).map(Index);
+        self.last_lacking().or(retired)
     }
 
     /// The base of a replica that needs entries which the log does not have any more, or not with their values. Its state names the replicas that joined last: Raft's snapshots name their receivers. Entries behind it have their values, once everything that lacks one is applied.

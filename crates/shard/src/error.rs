@@ -5,6 +5,13 @@ use crate::log::GroupId;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl Error {
+    /// True if the drive had no room, so that nothing was written and the call can be repeated.
+    pub fn lacks_room(&self) -> bool {
+        matches!(self, Error::Fs(error) if error.kind() == fs::ErrorKind::NoSpace)
+    }
+}
+
 /// The error of a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {

@@ -50,16 +50,16 @@ pub enum Request {
 /// An answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The values of the records that were asked for, in their order; `None` where the replica does not have it.
+    /// The values of the first records that were asked for, one at least, in their order; `None` where the replica does not have it.
     Values(Vec<Option<Vec<u8>>>),
     /// Records.
     Rows(Rows),
-    /// The tables do not hold the log up to the index yet, or could not be read.
+    /// The tables do not hold the log up to the index yet.
     NotNow,
 }
 
 /// The way to the other replicas of a process's groups.
 pub trait Peers: Send + Sync + Debug {
-    /// Sends a message from one replica of a group to another. It may be lost, late, repeated or overtaken. Does not block.
+    /// Sends a message from one replica of a group to another. It may be lost, late, repeated or overtaken. Does not block, and calls no replica before it returns: the sender's state is locked.
     fn send(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: PeerMessage);
 }

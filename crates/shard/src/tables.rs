@@ -32,6 +32,17 @@ pub struct Rows {
     pub rows: Vec<(Vec<u8>, Row)>,
 }
 
+impl Rows {
+    /// True if the keys ascend, lie within the part, and the part is not empty where another one follows.
+    pub(crate) fn is_sound(&self) -> bool {
+        let Rows { from, to, rows } = self;
+        let ascends = rows.is_sorted_by(|(one, _), (next, _)| one < next);
+        let is_within = |key: &Vec<u8>| key >= from && to.as_ref().is_none_or(|to| key < to);
+        let goes_on = to.as_ref().is_none_or(|to| to > from && !rows.is_empty());
+        ascends && goes_on && rows.iter().all(|(key, _)| is_within(key))
+    }
+}
+
 /// An entry to be put into the tables: its index and term, and its batch if it is a command.
 pub type Entry = (Index, Term, Option<Batch>);
 
@@ -48,7 +59,7 @@ pub trait Tables: Send + Sync + Debug {
     /// The store's.
     fn apply(&self, entries: &[Entry]) -> Result<()>;
 
-    /// The tables hold the log up to `index`, by a snapshot that they took.
+    /// The tables hold the log up to `index` at least, by a snapshot that they took. Never lowers their index, may be called beside the other methods, and need not be durable.
     ///
     /// # Errors
     /// The store's.

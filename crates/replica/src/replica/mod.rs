@@ -226,7 +226,7 @@ impl Replica {
                 }
             }
             Event::Whole { term, upto } => {
-                let has_all = self.node.store().last_lacking().is_none_or(|lacking| lacking <= upto);
+                let has_all = self.node.store().last_given_without().is_none_or(|lacking| lacking <= upto);
                 let leads = self.leadership.as_ref().is_some_and(|leads| leads.term == term);
                 self.is_whole |= has_all && leads && self.offices.keeps_values(self.id);
             }

@@ -11,23 +11,34 @@ use crate::peer::{Answer, PeerMessage, RecordName, Request};
 use crate::tables::Row;
 use crate::wait::within;
 
+/// The most records in a request for values, and about the most bytes of values in an answer.
+const MAX_NAMES: usize = 64;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
 impl Group {
     /// Asks another replica. `None` if it does not answer within an election timeout.
     pub(super) async fn ask(&self, to: ReplicaId, request: Request) -> Option<Answer> {
-        let (id, answer) = self.requests.begin();
-        self.send(to, PeerMessage::Request(id, request));
+        let mut asked = self.requests.begin(to);
+        self.send(to, PeerMessage::Request(asked.id, request));
         let driver = &*self.parts.driver;
-        let answer = within(driver, driver.now().after(self.options.settings.election_timeout), answer).await;
-        self.requests.give_up(id);
-        answer.flatten()
+        let due = driver.now().after(self.options.settings.election_timeout);
+        within(driver, due, &mut asked.answer).await.flatten().filter(|_| !self.has_ended())
     }
 
     /// The answer to another replica's request.
     pub(super) fn answer(&self, request: Request) -> Result<Answer> {
         match request {
             Request::Values(names) => {
-                let values = names.iter().map(|name| self.value_of(name));
-                Ok(Answer::Values(values.collect::<Result<_>>()?))
+                let (mut values, mut bytes) = (Vec::new(), 0);
+                for name in names.iter().take(MAX_NAMES) {
+                    let value = self.value_of(name)?;
+                    bytes += value.as_ref().map_or(0, Vec::len);
+                    if bytes > MAX_ANSWER_BYTES && !values.is_empty() {
+                        break;
+                    }
+                    values.push(value);
+                }
+                Ok(Answer::Values(values))
             }
             Request::Rows { applied, .. } if self.parts.tables.applied() < applied => Ok(Answer::NotNow),
             Request::Rows { from, .. } => Ok(Answer::Rows(self.parts.tables.rows(&from)?)),
@@ -49,17 +60,23 @@ impl Group {
 
     /// The record of a key, with its value, which is pulled where these tables lack it.
     pub(super) async fn get_with_value(&self, key: &[u8]) -> std::result::Result<Option<Row>, Refused> {
+        let get = || self.parts.tables.get(key).map_err(|error| self.failed(&error));
+        let mut row = get()?;
         loop {
-            let row = self.parts.tables.get(key).map_err(|error| self.failed(&error))?;
-            let Some(row) = row.filter(|row| row.value.is_none()) else {
-                return self.parts.tables.get(key).map_err(|error| self.failed(&error));
+            let lacking = match row {
+                Some(row) if row.value.is_none() => row,
+                row => return Ok(row),
             };
-            let Row { index, term, .. } = row;
-            let pulled = self.pull(vec![(RecordName { key: key.to_vec(), index, term }, row)]).await;
+            let Row { index, term, .. } = lacking;
+            let name = RecordName { key: key.to_vec(), index, term };
+            let pulled = self.pull(vec![(name, lacking)]).await.map_err(|error| self.failed(&error))?;
+            if self.has_ended() {
+                return Err(Refused::Ended);
+            }
+            row = get()?;
             // A record that another entry wrote meanwhile is looked at again.
-            let is_same = |now: Option<Row>| now.is_some_and(|now| (now.index, now.value) == (index, None));
-            let now = self.parts.tables.get(key).map_err(|error| self.failed(&error))?;
-            if !pulled.map_err(|error| self.failed(&error))? && is_same(now) {
+            let lacks_still = row.as_ref().is_some_and(|now| now.index == index && now.value.is_none());
+            if !pulled && lacks_still {
                 return Err(Refused::NoCopy);
             }
         }
@@ -70,31 +87,47 @@ impl Group {
         Refused::Ended
     }
 
-    /// Gets values from the replicas that keep all of them, and puts them into the tables. False if some are missing.
+    /// Gets values from the replicas that keep all of them, the one that answered last first, and puts them into the tables. False if some are missing.
     pub(super) async fn pull(&self, mut lacking: Vec<(RecordName, Row)>) -> Result<bool> {
         let copies: BTreeSet<ReplicaId> = self.look(|replica| {
             let holders = replica.offices().standing().iter().map(|office| office.holder);
             replica.members().current().backups().chain(holders).collect()
         });
-        for copy in copies.into_iter().filter(|copy| *copy != self.place.replica) {
-            if lacking.is_empty() {
-                break;
-            }
-            let names: Vec<RecordName> = lacking.iter().map(|(name, _)| name.clone()).collect();
+        let mut copies: Vec<ReplicaId> =
+            copies.into_iter().filter(|copy| *copy != self.place.replica).collect();
+        let answered = self.requests.answered_last();
+        copies.sort_by_key(|copy| Some(*copy) != answered);
+        for copy in copies {
+            lacking = self.pull_from(copy, lacking).await?;
+        }
+        Ok(lacking.is_empty())
+    }
+
+    /// Gets values from a replica. Returns the records whose values it does not have, or does not send.
+    async fn pull_from(
+        &self,
+        copy: ReplicaId,
+        mut lacking: Vec<(RecordName, Row)>,
+    ) -> Result<Vec<(RecordName, Row)>> {
+        let mut left = Vec::new();
+        while !lacking.is_empty() {
+            let names: Vec<RecordName> =
+                lacking.iter().take(MAX_NAMES).map(|(name, _)| name.clone()).collect();
             let asked = names.len();
-            let Some(Answer::Values(values)) = self.ask(copy, Request::Values(names)).await else { continue };
-            if values.len() != asked {
-                continue;
-            }
-            let mut left = Vec::new();
+            let values = match self.ask(copy, Request::Values(names)).await {
+                Some(Answer::Values(values)) if (1..=asked).contains(&values.len()) => values,
+                _ => break,
+            };
+            let rest = lacking.split_off(values.len());
             for ((name, row), value) in lacking.into_iter().zip(values) {
                 match value {
                     Some(value) => self.parts.tables.give(&name.key, Row { value: Some(value), ..row })?,
                     None => left.push((name, row)),
                 }
             }
-            lacking = left;
+            lacking = rest;
         }
-        Ok(lacking.is_empty())
+        left.extend(lacking);
+        Ok(left)
     }
 }

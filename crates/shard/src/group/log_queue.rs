@@ -26,7 +26,7 @@ pub(super) struct Request {
 pub(super) struct LogQueue {
     /// Entries and votes, in order.
     writes: VecDeque<Request>,
-    /// The base behind which the log is to begin, and the write behind which this is to be said: entries up to the base may be in it.
+    /// The base behind which the log is to begin, and the last write before the replica said so. That write may have entries up to the base, so that it comes first.
     retired: Option<(Base, u64)>,
     /// The number of the last write that was asked for.
     last: u64,
@@ -83,8 +83,9 @@ impl LogQueue {
             self.taken = 0;
             return Some(Request { change: Change::Retired(base), numbers: None });
         }
-        self.taken += 1;
-        self.writes.pop_front()
+        let write = self.writes.pop_front();
+        self.taken += u32::from(write.is_some());
+        write
     }
 }
 

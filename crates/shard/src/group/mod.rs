@@ -25,7 +25,7 @@ use kv::Overlay;
 use parking_lot::Mutex;
 use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings};
 use units::sync::Event as Signal;
-use units::{Bytes, Driver, Instant};
+use units::{Bytes, Driver, Instant, sleep_until};
 
 use self::clients::{Clients, Outcome, Reading};
 use self::log_queue::{LogQueue, Request};
@@ -33,6 +33,7 @@ use self::requests::Requests;
 use self::table_queue::TableWork;
 use crate::batch::Batch;
 use crate::peer::{PeerMessage, Peers};
+use crate::reply::reply;
 use crate::tables::{Row, Tables};
 use crate::wait::within;
 use crate::{Change, Error, GroupId, GroupsLog, Result, StoredGroup};
@@ -105,6 +106,8 @@ pub struct Group {
     parts: Parts,
     state: Mutex<State>,
     requests: Requests,
+    /// What the groups' log holds of the group.
+    stored: Mutex<StoredGroup>,
     log_work: Signal,
     table_work: Signal,
     clock: Signal,
@@ -118,13 +121,20 @@ struct State {
     clients: Clients,
     /// The time until which the task "group clock" sleeps.
     sleeps_until: Instant,
-    /// The group keeps the groups' log from being retired.
+    /// How far the group is with making room in the groups' log.
     room: Room,
+    /// Bytes that all groups had written when this one made room last.
+    written: u64,
+    /// The drive has no room for what the log is to take.
+    lacks_room: bool,
     /// The error that ended the group, for people; empty if it was closed.
     ended: Option<String>,
 }
 
-/// How far the group is with making room in the groups' log, which it keeps from being retired.
+/// One part in so many of the log is written between two attempts of a group to make room.
+const ROOM_SHARE: u64 = 8;
+
+/// How far a group is with making room in the groups' log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Room {
     /// Nothing is under way.
@@ -164,6 +174,7 @@ impl Group {
         let replica =
             Replica::new(&options.settings, (place.replica, place.role), recovered, (now, driver.random()))
                 .map_err(|why| Error::Replica { group: place.group, why })?;
+        let requests = Requests::new(driver.random());
         let state = State {
             replica,
             log: LogQueue::default(),
@@ -171,6 +182,8 @@ impl Group {
             clients: Clients::default(),
             sleeps_until: now,
             room: Room::Enough,
+            written: 0,
+            lacks_room: false,
             ended: None,
         };
         let group = Arc::new(Group {
@@ -178,14 +191,15 @@ impl Group {
             options: *options,
             parts,
             state: Mutex::new(state),
-            requests: Requests::default(),
+            requests,
+            stored: Mutex::new(stored),
             log_work: Signal::new(),
             table_work: Signal::new(),
             clock: Signal::new(),
             applied: Signal::new(),
         });
         let driver = &group.parts.driver;
-        driver.spawn("group log", Box::pin(Arc::clone(&group).write_log(stored)));
+        driver.spawn("group log", Box::pin(Arc::clone(&group).write_log()));
         driver.spawn("group tables", Box::pin(Arc::clone(&group).work_on_tables()));
         driver.spawn("group values", Box::pin(Arc::clone(&group).get_all_values()));
         driver.spawn("group clock", Box::pin(Arc::clone(&group).keep_time()));
@@ -202,6 +216,11 @@ impl Group {
         look(&self.state.lock().replica)
     }
 
+    /// Calls `look` with what the groups' log holds of the group, durably.
+    pub fn look_at_log<R>(&self, look: impl FnOnce(&StoredGroup) -> R) -> R {
+        look(&self.stored.lock())
+    }
+
     /// The error that ended the replica, for people: empty if it was closed, `None` while it lives.
     pub fn ended(&self) -> Option<String> {
         self.state.lock().ended.clone()
@@ -214,9 +233,12 @@ impl Group {
 
     /// A message from another replica of the group.
     pub fn receive(&self, from: ReplicaId, message: PeerMessage) {
+        if self.has_ended() {
+            return;
+        }
         match message {
             PeerMessage::Replica(message) => self.handle(Event::Message(message)),
-            PeerMessage::Answer(id, answer) => self.requests.answer(id, answer),
+            PeerMessage::Answer(id, answer) => self.requests.answer(from, id, answer),
             PeerMessage::Request(id, request) => match self.answer(request) {
                 Ok(answer) => self.send(from, PeerMessage::Answer(id, answer)),
                 Err(error) => self.end(error.to_string()),
@@ -244,7 +266,8 @@ impl Group {
     pub async fn write(&self, batch: &Overlay) -> std::result::Result<Index, Refused> {
         let ended = {
             let mut state = self.state.lock();
-            if state.replica.log_bytes() >= self.options.log.0 {
+            let leads = state.replica.leader() == Some(self.place.replica);
+            if leads && (state.lacks_room || state.replica.log_bytes() >= self.options.log.0) {
                 return Err(Refused::Full);
             }
             let (id, ended) = state.clients.begin_command();
@@ -309,7 +332,9 @@ impl Group {
             let mut state = self.state.lock();
             state.ended.get_or_insert(why);
             state.clients.end();
+            state.tables.clear();
         }
+        self.requests.end();
         for signal in [&self.log_work, &self.table_work, &self.clock, &self.applied] {
             signal.notify();
         }
@@ -396,13 +421,26 @@ impl Group {
         self.parts.log.pinning() == Some(self.place.group)
     }
 
-    /// Begins to make room in the groups' log, if this group keeps it from being retired: the tables are flushed, then what is left is written again.
+    /// Begins to make room in the log, if the group keeps the groups' log from being retired, or its own log is half full: the tables are flushed, then what is left is written again. Not again before some more was written.
     fn make_room(&self) {
         let mut state = self.state.lock();
-        if state.room == Room::Enough && self.is_pinning() {
+        let log = &self.parts.log;
+        let is_large = state.replica.log_bytes() > self.options.log.0 / 2;
+        let more = log.written().saturating_sub(state.written);
+        let least = (self.options.log.0.min(log.size().0) / ROOM_SHARE).max(1);
+        let is_due = more >= least && (is_large || self.is_pinning());
+        if state.room == Room::Enough && is_due {
             state.room = Room::Flushing;
+            state.written = log.written();
             self.add_table_work(&mut state, TableWork::Flush);
         }
+    }
+
+    /// Waits until the work on the tables that was asked for so far is done. `None` if the replica ends before.
+    async fn table_work_before(&self) -> Option<()> {
+        let (giver, reached) = reply();
+        self.add_table_work(&mut self.state.lock(), TableWork::Reached(giver));
+        reached.await
     }
 
     /// The tables were flushed, and the requests that followed from it come first.
@@ -411,8 +449,8 @@ impl Group {
         self.log_work.notify();
     }
 
-    /// What the log is to take next; `None` if there is nothing. `stored`: what the log holds of the group.
-    fn next_request(&self, stored: &StoredGroup) -> Option<Request> {
+    /// What the log is to take next; `None` if there is nothing.
+    fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
         if let Some(request) = state.log.take() {
             return Some(request);
@@ -421,23 +459,23 @@ impl Group {
             return None;
         }
         state.room = Room::Enough;
-        (self.is_pinning() && self.parts.log.may_copy())
-            .then(|| Request { change: Change::State(stored.clone()), numbers: None })
+        let copies = self.is_pinning() && self.parts.log.may_copy();
+        copies.then(|| Request { change: Change::State(self.stored.lock().clone()), numbers: None })
     }
 
-    /// The task that makes durable what the replica wants durable. `stored`: what the log holds of the group.
-    async fn write_log(self: Arc<Self>, mut stored: StoredGroup) {
+    /// The task that makes durable what the replica wants durable.
+    async fn write_log(self: Arc<Self>) {
         while !self.has_ended() {
             let version = self.log_work.version();
-            let Some(Request { change, numbers }) = self.next_request(&stored) else {
+            let Some(Request { change, numbers }) = self.next_request() else {
                 self.log_work.changed_since(version).await;
                 continue;
             };
-            if let Err(error) = self.parts.log.write(self.place.group, &change).await {
+            if let Err(error) = self.write_record(&change).await {
                 return self.end(error.to_string());
             }
             let base = if let Change::Write { base, .. } = &change { base.clone() } else { None };
-            change.carry_out(&mut stored);
+            change.carry_out(&mut self.stored.lock());
             if let Some(base) = base
                 && let Err(error) = self.parts.tables.skip_to(base.index)
             {
@@ -448,6 +486,20 @@ impl Group {
                 self.applied.notify();
             }
             self.make_room();
+        }
+    }
+
+    /// Writes a record, again and again while the drive has no room for it: nothing was written then. Other groups may let their records go meanwhile.
+    async fn write_record(&self, change: &Change) -> Result<()> {
+        let driver = &*self.parts.driver;
+        loop {
+            let written = self.parts.log.write(self.place.group, change).await;
+            let lacks_room = written.as_ref().is_err_and(Error::lacks_room);
+            self.state.lock().lacks_room = lacks_room;
+            if !lacks_room || self.has_ended() {
+                return written;
+            }
+            sleep_until(driver, driver.now().after(self.options.settings.heartbeat)).await;
         }
     }
 

@@ -2,8 +2,9 @@
 
 use replica::{Command, Index, ReplicaId, Term};
 
-/// A piece of work on the tables, as the replica asked for it.
-#[derive(Debug)]
+use crate::reply::Giver;
+
+/// A piece of work on the tables.
 pub(super) enum TableWork {
     /// Put committed entries into the tables.
     Apply(Vec<(Index, Term, Option<Command>)>),
@@ -11,6 +12,8 @@ pub(super) enum TableWork {
     DropValues(Index),
     /// Get the tables of another replica.
     Install { index: Index, sources: Vec<ReplicaId>, values_above: Index },
+    /// Say that everything before is done.
+    Reached(Giver<()>),
     /// Make the tables durable, so that the log may go.
     Flush,
 }

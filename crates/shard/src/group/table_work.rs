@@ -32,6 +32,10 @@ impl Group {
         match work {
             TableWork::Apply(entries) => self.apply(&entries),
             TableWork::DropValues(upto) => self.parts.tables.drop_values(upto),
+            TableWork::Reached(giver) => {
+                giver.give(());
+                Ok(())
+            }
             TableWork::Flush => {
                 let flushed = self.parts.tables.flush()?;
                 self.handle(Event::Flushed(flushed));

@@ -29,6 +29,10 @@ impl Group {
     }
 
     async fn get_values_in(&self, term: Term) -> Result<()> {
+        // Values that were to be dropped before the replica took the office are dropped before others come.
+        if self.table_work_before().await.is_none() {
+            return Ok(());
+        }
         let Some(upto) = self.pull_lacking().await? else { return Ok(()) };
         let flushed = self.parts.tables.flush()?;
         self.handle(Event::Flushed(flushed));
@@ -45,7 +49,7 @@ impl Group {
             let lacking = rows.rows.into_iter().filter(|(_, row)| row.value.is_none());
             let named = lacking.map(|(key, row)| (RecordName { key, index: row.index, term: row.term }, row));
             let named: Vec<_> = named.collect();
-            if !named.is_empty() && !self.pull(named).await? {
+            if self.has_ended() || !named.is_empty() && !self.pull(named).await? {
                 return Ok(None);
             }
             match rows.to {

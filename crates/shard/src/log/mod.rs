@@ -191,7 +191,7 @@ impl GroupsLog {
         Ok(())
     }
 
-    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size: what it can it is to let go, and the rest to write again, as [`Change::State`].
+    /// The group whose oldest record keeps the log from being retired, if the log holds more than its size. Its tables are to be flushed, so that entries may go; then its state is to be written again, as [`Change::State`].
     pub fn pinning(&self) -> Option<GroupId> {
         let state = self.state.lock();
         let oldest = state.groups.iter().min_by_key(|(_, needed)| needed.oldest());
@@ -202,6 +202,17 @@ impl GroupsLog {
     pub fn may_copy(&self) -> bool {
         let state = self.state.lock();
         state.copied_bytes <= state.other_bytes
+    }
+
+    /// Bytes of records that were written since the opening.
+    pub fn written(&self) -> u64 {
+        let state = self.state.lock();
+        state.copied_bytes + state.other_bytes
+    }
+
+    /// Bytes of records above which the log is to be made smaller.
+    pub fn size(&self) -> Bytes {
+        self.size
     }
 
     /// Bytes of records that the log holds.

@@ -83,7 +83,7 @@ impl Faults {
                 _ => one_of(&[0, 1, 2]),
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
-            think_us: one_of(&[2_000, 10_000, 50_000]),
+            think_us: one_of(&[5_000, 20_000, 100_000]),
             reads: one_of(&[2, 5, 8]),
             keys: one_of(&[8, 12, 40]),
             flush_us: one_of(&[5_000, 50_000, 1_000_000]),

@@ -4,27 +4,30 @@ use std::collections::BTreeMap;
 
 use crate::linear::{Did, LIMIT, Op, Value, is_linearizable};
 
-/// The operations on each key, in the order in which they began.
+/// Operations on a key that the judge takes beyond those after which no more are begun.
+const SPARE: usize = 16;
+
+/// The operations on each key, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    operations: BTreeMap<u64, Vec<Op>>,
+    operations: BTreeMap<u64, BTreeMap<u64, Op>>,
     /// The order of calls and answers.
     clock: u64,
     /// Operations that were answered.
     pub answered: u64,
 }
 
-/// An operation of a history: its key, and its place among the key's operations.
+/// An operation of a history: its key and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Called {
-    pub key: u64,
-    place: usize,
+    key: u64,
+    number: u64,
 }
 
 impl History {
-    /// True if the judge takes no more operations on the key.
+    /// True if the judge takes no more operations on the key, but for those under way and a last read.
     pub(super) fn is_full(&self, key: u64) -> bool {
-        self.operations.get(&key).is_some_and(|operations| operations.len() + 1 >= LIMIT)
+        self.operations.get(&key).is_some_and(|operations| operations.len() + SPARE >= LIMIT)
     }
 
     /// A client begins to write.
@@ -39,14 +42,15 @@ impl History {
 
     fn call(&mut self, key: u64, did: Did) -> Called {
         self.clock += 1;
-        let operations = self.operations.entry(key).or_default();
-        operations.push(Op { did, called: self.clock, returned: None, certain: false });
-        Called { key, place: operations.len() - 1 }
+        let operation = Op { did, called: self.clock, returned: None, certain: false };
+        self.operations.entry(key).or_default().insert(self.clock, operation);
+        Called { key, number: self.clock }
     }
 
     fn end(&mut self, called: Called, change: impl FnOnce(&mut Op, u64)) {
         self.clock += 1;
-        let operation = self.operations.get_mut(&called.key).and_then(|of| of.get_mut(called.place));
+        self.answered += 1;
+        let operation = self.operations.get_mut(&called.key).and_then(|of| of.get_mut(&called.number));
         if let Some(operation) = operation {
             change(operation, self.clock);
         }
@@ -54,28 +58,35 @@ impl History {
 
     /// A write was acknowledged.
     pub(super) fn written(&mut self, called: Called) {
-        self.answered += 1;
         self.end(called, |operation, now| (operation.returned, operation.certain) = (Some(now), true));
     }
 
     /// A read was answered.
     pub(super) fn read(&mut self, called: Called, value: Value) {
-        self.answered += 1;
         self.end(called, |operation, now| *operation = Op::answered(Did::Read(value), operation.called, now));
     }
 
     /// Nothing of the operation was begun.
     pub(super) fn refused(&mut self, called: Called) {
-        // A read without an answer says nothing, and stands for it.
-        self.end(called, |operation, _| operation.did = Did::Read(None));
+        if let Some(operations) = self.operations.get_mut(&called.key) {
+            operations.remove(&called.number);
+        }
+    }
+
+    /// The client waits no longer. A write may be carried out later.
+    pub(super) fn given_up(&mut self, called: Called) {
+        let operation = self.operations.get(&called.key).and_then(|of| of.get(&called.number));
+        if operation.is_some_and(|operation| matches!(operation.did, Did::Read(_))) {
+            self.refused(called);
+        }
     }
 
     /// The faults that the history shows.
     pub(super) fn judge(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (key, operations) in &self.operations {
-            let of_client = |operation: &&Op| operation.certain || matches!(operation.did, Did::Write(_));
-            let operations: Vec<Op> = operations.iter().filter(of_client).copied().collect();
+            let counts = |operation: &&Op| operation.certain || matches!(operation.did, Did::Write(_));
+            let operations: Vec<Op> = operations.values().filter(counts).copied().collect();
             if !is_linearizable(&operations) {
                 let last: Vec<String> = operations.iter().rev().take(12).rev().map(describe).collect();
                 faults.push(format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use parking_lot::Mutex;
-use replica::{Base, ReplicaId, Settings};
+use replica::{Base, Body, ReplicaId, Settings};
 use shard::{
     Change, Group, GroupId, GroupOptions, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place,
     StoredGroup,
@@ -89,8 +89,8 @@ pub(super) struct Node {
     media: Media,
     tables: Arc<ModelTables>,
     up: Option<Up>,
-    /// The replica of a node that does not run, as it was at the end: its log is on the drive, or was about to be.
-    died: Option<Arc<Group>>,
+    /// What the log holds on the drive of a node that does not run.
+    died: Option<StoredGroup>,
     /// The drive was lost: the node is gone for good.
     pub is_lost: bool,
     /// The number of the node's starts: events of an earlier life are void.
@@ -140,14 +140,7 @@ impl Node {
         let driver: Arc<dyn Driver> = Arc::clone(&virtual_driver) as Arc<dyn Driver>;
         let media = self.media.clone();
         let emu = Emu::from_media(media, "emu:node", self.latency, Arc::clone(&driver));
-        let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
-        let (fs, log, mut groups) = block_on(&*driver, async {
-            let fs = Fs::mount(device, &MountOptions::default()).await?;
-            let (log, groups) = GroupsLog::open(&fs, LOG_PATH, &self.process.log).await?;
-            shard::Result::Ok((fs, log, groups))
-        })?;
-        let nothing = shard::Error::Replica { group: GROUP, why: "the log has lost the replica".into() };
-        let stored = groups.remove(&GROUP).ok_or(nothing)?;
+        let (fs, log, stored) = block_on(&*driver, open(Arc::clone(&emu), &self.process))?;
         let sent = Arc::new(Outbox::default());
         let parts = Parts {
             driver,
@@ -172,7 +165,7 @@ impl Node {
             up.emu.fail(FaultSpec::all(operation));
         }
         up.group.close();
-        self.died = Some(Arc::clone(&up.group));
+        self.died = self.read_log().ok();
         up.driver.run_until(up.driver.now().after(AFTERLIFE));
         up.driver.drop_all_tasks();
     }
@@ -188,12 +181,40 @@ impl Node {
         self.up.as_ref().map(|up| &up.group)
     }
 
-    /// True if the node's drive has the value of that write, in the log or in the tables.
-    pub(super) fn has(&self, key: &[u8], write: LastWrite) -> bool {
-        let group = self.group().or(self.died.as_ref()).filter(|_| !self.is_lost);
-        let Some(group) = group else { return false };
-        let entry = group.look(|replica| replica.entry(write.index)).filter(|(term, _)| *term == write.term);
-        entry.is_some_and(|(_, body)| body.has_value()) || self.tables.has(key, write)
+    /// Reads the log from the drive of a node that does not run.
+    fn read_log(&self) -> shard::Result<StoredGroup> {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(0);
+        let emu = Emu::from_media(self.media.clone(), "emu:node", Latency::NONE, Arc::clone(&driver));
+        let (_fs, _log, stored) = block_on(&*driver, open(emu, &self.process))?;
+        Ok(stored)
+    }
+
+    /// For each of these writes, whether the node's drive has its value, in the log or in the tables.
+    pub(super) fn has(&self, puts: &[(Vec<u8>, LastWrite)]) -> Vec<bool> {
+        let found = |stored: &StoredGroup| {
+            puts.iter()
+                .map(|(key, write)| self.has_in_log(stored, *write) || self.tables.has(key, *write))
+                .collect()
+        };
+        match (self.group(), &self.died) {
+            _ if self.is_lost => Vec::new(),
+            (Some(group), _) => group.look_at_log(found),
+            (None, Some(stored)) => found(stored),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn has_in_log(&self, stored: &StoredGroup, write: LastWrite) -> bool {
+        let place =
+            write.index.0.checked_sub(stored.base.index.0 + 1).and_then(|at| usize::try_from(at).ok());
+        let durable = place.and_then(|place| stored.entries.get(place));
+        let durable = durable.filter(|entry| (entry.index, entry.term) == (write.index.0, write.term.0));
+        // The drive's log has a value that the replica has dropped until the entry is retired: nobody asks for it.
+        let is_kept = || {
+            let kept = self.group().map(|group| group.look(|replica| replica.entry(write.index)));
+            kept.is_none_or(|entry| entry.is_some_and(|(_, body)| body.has_value()))
+        };
+        durable.and_then(Body::of).is_some_and(|body| body.has_value()) && is_kept()
     }
 
     /// True if the node would answer reads by its lease.
@@ -224,14 +245,22 @@ impl Node {
     pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Group)) -> Vec<(ReplicaId, PeerMessage)> {
         let Some(up) = &self.up else { return Vec::new() };
         let clock = self.clock(up.born, now);
-        up.driver.run_until(clock);
-        // A node that mounts its drive does not hear anything yet.
+        // A node that mounts its drive does and hears nothing yet.
         if up.driver.now() <= clock {
+            up.driver.run_until(clock);
             then(&up.group);
             up.driver.run_until(clock);
         }
         std::mem::take(&mut *up.sent.0.lock())
     }
+}
+
+/// Mounts a node's drive and opens the log there.
+async fn open(emu: Arc<Emu>, process: &Process) -> shard::Result<(Fs, GroupsLog, StoredGroup)> {
+    let fs = Fs::mount(emu as Arc<dyn ZonedDevice>, &MountOptions::default()).await?;
+    let (log, mut groups) = GroupsLog::open(&fs, LOG_PATH, &process.log).await?;
+    let nothing = shard::Error::Replica { group: GROUP, why: "the log has lost the replica".into() };
+    Ok((fs, log, groups.remove(&GROUP).ok_or(nothing)?))
 }
 
 /// `value * by / of`, rounded up.

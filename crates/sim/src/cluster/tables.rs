@@ -68,7 +68,16 @@ impl Contents {
 
 /// The last committed write of each key, as far as a node has put it into its tables.
 #[derive(Debug, Default)]
-pub(super) struct Committed(Mutex<BTreeMap<Vec<u8>, LastWrite>>);
+pub(super) struct Committed(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    last: BTreeMap<Vec<u8>, LastWrite>,
+    /// The term of each entry, and its keys with whether they are put.
+    entries: BTreeMap<Index, (Term, Vec<(Vec<u8>, bool)>)>,
+    /// The first entry that is another one on another node.
+    contradiction: Option<String>,
+}
 
 /// The last committed write of a key.
 #[derive(Clone, Copy, Debug)]
@@ -81,20 +90,34 @@ pub(super) struct LastWrite {
 
 impl Committed {
     fn note(&self, (index, term, batch): &Entry) {
-        let mut known = self.0.lock();
+        let known = &mut *self.0.lock();
+        let writes = batch.iter().flat_map(|batch| &batch.writes);
+        let entry = (*term, writes.map(|write| (write.key.clone(), write.put.is_some())).collect::<Vec<_>>());
+        let first = known.entries.entry(*index).or_insert_with(|| entry.clone());
+        if *first != entry {
+            known
+                .contradiction
+                .get_or_insert(format!("two nodes apply {first:?} and {entry:?} at {index:?}"));
+        }
         for Write { key, put } in batch.iter().flat_map(|batch| &batch.writes) {
             let write = LastWrite { index: *index, term: *term, puts: put.is_some() };
-            let last = known.entry(key.clone()).or_insert(write);
+            let last = known.last.entry(key.clone()).or_insert(write);
             if last.index < *index {
                 *last = write;
             }
         }
     }
 
+    /// The first entry that was another one on another node, if there is one.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        self.0.lock().contradiction.clone()
+    }
+
     /// The keys that have values, and the writes that gave these.
     pub(super) fn puts(&self) -> Vec<(Vec<u8>, LastWrite)> {
         let known = self.0.lock();
-        known.iter().filter(|(_, write)| write.puts).map(|(key, write)| (key.clone(), *write)).collect()
+        let puts = known.last.iter().filter(|(_, write)| write.puts);
+        puts.map(|(key, write)| (key.clone(), *write)).collect()
     }
 }
 

@@ -119,6 +119,8 @@ pub(super) struct World {
     history: History,
     committed: Arc<Committed>,
     values: u64,
+    /// The last key that clients use.
+    last_key: u64,
     /// The latest members that a replica has applied, and the index of that change.
     members: (Configuration, Index),
     /// The members that the group is asked for, until then.
@@ -154,6 +156,7 @@ impl World {
             history: History::default(),
             committed: Arc::default(),
             values: 0,
+            last_key: 0,
             members: (voters.clone(), Index(0)),
             wanted: None,
             ended: Ended::default(),
@@ -312,13 +315,15 @@ impl World {
         let votes = |node: &&Node| members.role(node.place().replica).is_some();
         let nodes: Vec<&Node> = self.nodes.iter().filter(votes).collect();
         let lost = self.lost_members().len();
-        let lacks = self.committed.puts().into_iter().find_map(|(key, write)| {
-            let copies = nodes.iter().filter(|node| node.has(&key, write)).count();
+        let puts = self.committed.puts();
+        let has: Vec<Vec<bool>> = nodes.iter().map(|node| node.has(&puts)).collect();
+        let lacks = puts.into_iter().enumerate().find_map(|(place, (key, write))| {
+            let copies = has.iter().filter(|has| has.get(place) == Some(&true)).count();
             (copies + lost <= members.may_fail()).then(|| {
                 format!("the value of {key:?} by {write:?} has {copies} copies, and {lost} drives are lost")
             })
         });
-        if let Some(lacks) = lacks {
+        if let Some(lacks) = lacks.or(self.committed.contradiction()) {
             self.fail(ClusterFailureKind::Lost, lacks);
         }
     }
@@ -359,7 +364,9 @@ impl World {
             What::Ask { client, turn } => self.ask(client, turn),
             What::GiveUp { client, turn } => {
                 let Some(of) = self.clients.get_mut(client).filter(|of| of.turn == turn) else { return };
-                of.under_way = None;
+                if let Some(called) = of.under_way.take() {
+                    self.history.given_up(called);
+                }
                 of.node = self.rng.index(self.nodes.len());
                 self.next_turn(client, Duration::ZERO);
             }
@@ -382,13 +389,15 @@ impl World {
 
     /// A client begins an operation.
     fn ask(&mut self, client: usize, turn: u64) {
-        let key = self.rng.below(self.faults.keys);
+        let mut key = self.rng.below(self.faults.keys);
+        // The judge takes so many operations on a key: then another one takes its place.
+        while self.history.is_full(key) {
+            key += self.faults.keys;
+        }
+        self.last_key = self.last_key.max(key);
         let reads = self.rng.below(10) < self.faults.reads;
         let deletes = self.rng.chance(10);
         let Some(of) = self.clients.get_mut(client).filter(|of| of.turn == turn) else { return };
-        if self.history.is_full(key) {
-            return self.next_turn(client, PATIENCE);
-        }
         let node = of.node;
         let called = if reads {
             self.history.call_read(key)
@@ -419,6 +428,9 @@ impl World {
             };
             driver.spawn("client", Box::pin(operation));
             self.visit(node, |_| {});
+        } else {
+            // The node is down: nothing was sent.
+            self.history.refused(called);
         }
         self.after(PATIENCE, What::GiveUp { client, turn });
     }
@@ -429,6 +441,9 @@ impl World {
         let Some(called) = of.under_way.take() else { return };
         match answer {
             Answer::Written => self.history.written(called),
+            Answer::Read(Some(Row { value: None, .. })) => {
+                self.fail(ClusterFailureKind::NotLinearizable, "a read is answered without its value".into());
+            }
             Answer::Read(row) => {
                 self.history.read(called, row.as_ref().and_then(value_of));
             }
@@ -671,11 +686,14 @@ impl World {
     /// Every key is read, from whoever leads.
     fn read_all(&mut self) {
         let end = self.now.after(HEALING);
-        for key in 0..self.faults.keys {
+        for key in 0..=self.last_key {
             let mut answer = None;
             while self.now < end && answer.is_none() && self.ended.failure.is_none() {
                 let called = self.history.call_read(key);
                 answer = self.read(key, called);
+                if answer.is_none() {
+                    self.history.refused(called);
+                }
             }
             if answer.is_none() {
                 self.fail(ClusterFailureKind::Stuck, format!("key {key} cannot be read after healing"));
