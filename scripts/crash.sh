@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The crash explorer with CI's budget: at least 400,000 distinct states over the nine targets, 250,000 of them of arrays, of which 60,000
+# The crash explorer with CI's budget: at least 400,000 distinct states over the nine targets of states, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
-# resets; three targets are run on arrays too; 4,000 simulated groups take turns; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
+# resets; three targets are run on arrays too; 4,000 simulated groups take turns; 1,000 simulated groups of whole nodes run through their faults; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
 # workloads of its own. SEED=N explores seed N alone.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -93,6 +93,13 @@ for share in "${shares[@]}"; do
   start=$SECONDS
   timeout "$LIMIT" "$built/furrow" crash --target turns --seed "$seed" --runs $((4000 * fifths / 5)) >&2 || failed=1
   say "crash turns, seed $seed: $((SECONDS - start)) s"
+done
+# Simulated groups of whole nodes, with their drives.
+for share in "${shares[@]}"; do
+  read -r seed fifths <<<"$share"
+  start=$SECONDS
+  timeout "$LIMIT" "$built/furrow" crash --target cluster --seed "$seed" --runs $((1000 * fifths / 5)) >&2 || failed=1
+  say "crash cluster, seed $seed: $((SECONDS - start)) s"
 done
 # The whole stack over an array: the power of every drive is cut, and one drive fails.
 explore fs 5000 --on array

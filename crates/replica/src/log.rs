@@ -217,3 +217,32 @@ impl Storage for GroupLog {
         Ok(base.snapshot())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, ReplicaId};
+
+    fn command(index: u64, value: Option<&[u8]>) -> Entry {
+        let command = Command { record: b"key".to_vec(), value: value.map(<[u8]>::to_vec) };
+        Entry { index, term: 1, data: Body::Command(command).encode().into(), ..Entry::default() }
+    }
+
+    #[test]
+    fn the_log_knows_its_bytes_and_which_value_the_tables_may_lack() {
+        let base = Base::first(Configuration::default(), ReplicaId(1));
+        let entries = [command(1, Some(b"one")), command(2, None), command(3, Some(b"three"))];
+        let mut log = GroupLog::new(&base, &entries, HardState::default());
+        assert_eq!((log.bytes(), log.last_given_without()), (3 * 8 + 8, Some(Index(2))));
+        log.append(&[command(3, Some(b"3"))]);
+        assert_eq!(log.bytes(), 3 * 8 + 4);
+        log.applied(Index(3));
+        log.retire(Index(2));
+        // The tables have the entry without its value, although the log has it no more.
+        assert_eq!((log.bytes(), log.last_lacking(), log.last_given_without()), (9, None, Some(Index(2))));
+        log.drop_values(Index(3), Index(3));
+        assert_eq!((log.bytes(), log.last_given_without()), (8, Some(Index(3))));
+        log.begin_behind(&base);
+        assert_eq!((log.bytes(), log.last_given_without()), (0, None));
+    }
+}
