@@ -52,7 +52,7 @@ fn a_snapshot_that_counts_before_the_tables_hold_it_is_found() {
 
 #[test]
 fn a_vote_while_a_lease_lasts_is_found() {
-    is_found(148, BrokenRule::EarlyVote, ClusterFailureKind::NotLinearizable);
+    is_found(180, BrokenRule::EarlyVote, ClusterFailureKind::NotLinearizable);
 }
 
 #[test]

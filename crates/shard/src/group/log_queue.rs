@@ -72,16 +72,27 @@ impl LogQueue {
         self.retired = Some((base, self.last));
     }
 
+    /// True if a record that retires others is among those that wait.
+    pub(super) fn is_to_retire(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    /// The record that retires others, if all writes that came before it were taken.
+    pub(super) fn take_retirement(&mut self) -> Option<Request> {
+        let first = self.writes.front().and_then(|write| write.numbers).map(|(first, _)| first);
+        let is_behind = |after: u64| first.is_none_or(|first| first > after);
+        let (base, _) = self.retired.take_if(|(_, after)| is_behind(*after))?;
+        self.taken = 0;
+        Some(Request { change: Change::Retired(base), numbers: None })
+    }
+
     /// The next record. What retires others waits while there are entries and votes to be written, but not for ever.
     pub(super) fn take(&mut self) -> Option<Request> {
-        let first = self.writes.front().and_then(|write| write.numbers).map(|(first, _)| first);
-        let may_retire = first.is_none_or(|first| {
-            let is_behind = self.retired.as_ref().is_some_and(|(_, after)| first > *after);
-            is_behind && self.taken >= WRITES_BEFORE_RETIREMENT
-        });
-        if let Some((base, _)) = self.retired.take_if(|_| may_retire) {
-            self.taken = 0;
-            return Some(Request { change: Change::Retired(base), numbers: None });
+        if self.writes.is_empty() || self.taken >= WRITES_BEFORE_RETIREMENT {
+            let retirement = self.take_retirement();
+            if retirement.is_some() {
+                return retirement;
+            }
         }
         let write = self.writes.pop_front();
         self.taken += u32::from(write.is_some());

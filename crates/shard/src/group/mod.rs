@@ -452,15 +452,19 @@ impl Group {
     /// What the log is to take next; `None` if there is nothing.
     fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
-        if let Some(request) = state.log.take() {
-            return Some(request);
+        if state.room == Room::Copying {
+            if let Some(request) = state.log.take_retirement() {
+                return Some(request);
+            }
+            if !state.log.is_to_retire() {
+                state.room = Room::Enough;
+                if self.is_pinning() && self.parts.log.may_copy() {
+                    let change = Change::State(self.stored.lock().clone());
+                    return Some(Request { change, numbers: None });
+                }
+            }
         }
-        if state.room != Room::Copying {
-            return None;
-        }
-        state.room = Room::Enough;
-        let copies = self.is_pinning() && self.parts.log.may_copy();
-        copies.then(|| Request { change: Change::State(self.stored.lock().clone()), numbers: None })
+        state.log.take()
     }
 
     /// The task that makes durable what the replica wants durable.

@@ -73,10 +73,16 @@ pub(super) struct Committed(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     last: BTreeMap<Vec<u8>, LastWrite>,
-    /// The term of each entry, and its keys with whether they are put.
-    entries: BTreeMap<Index, (Term, Vec<(Vec<u8>, bool)>)>,
+    entries: BTreeMap<Index, Applied>,
     /// The first entry that is another one on another node.
     contradiction: Option<String>,
+}
+
+/// An entry that a node has put into its tables: its term, and its keys with whether they are put.
+#[derive(Clone, PartialEq, Debug)]
+struct Applied {
+    term: Term,
+    keys: Vec<(Vec<u8>, bool)>,
 }
 
 /// The last committed write of a key.
@@ -92,7 +98,8 @@ impl Committed {
     fn note(&self, (index, term, batch): &Entry) {
         let known = &mut *self.0.lock();
         let writes = batch.iter().flat_map(|batch| &batch.writes);
-        let entry = (*term, writes.map(|write| (write.key.clone(), write.put.is_some())).collect::<Vec<_>>());
+        let keys = writes.map(|write| (write.key.clone(), write.put.is_some())).collect();
+        let entry = Applied { term: *term, keys };
         let first = known.entries.entry(*index).or_insert_with(|| entry.clone());
         if *first != entry {
             known
