@@ -72,8 +72,8 @@ impl Workload {
             zones: 1 + rng.index(3),
             ..ParallelOptions::default()
         };
-        let options =
-            GroupsLogOptions { size: Bytes(1 << (12 + rng.below(4))), log, ..broken.groups_log_options() };
+        let mut options = broken.groups_log_options();
+        (options.size, options.log) = (Bytes(1 << (12 + rng.below(4))), log);
         Workload {
             salt: seed ^ workload,
             drive,

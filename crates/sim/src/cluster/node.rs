@@ -47,9 +47,10 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(settings: Settings, log_bytes: u64, rules: ClusterRules) -> Process {
         let log = ParallelOptions { open: 64, batching: Batching::Auto, ..ParallelOptions::default() };
-        let log = GroupsLogOptions { size: Bytes(log_bytes), log, ..rules.log_options() };
-        let group = GroupOptions { settings: rules.settings(settings), log: Bytes(GROUP_LOG_BYTES) };
-        Process { group, log }
+        let mut options = rules.log_options();
+        (options.size, options.log) = (Bytes(log_bytes), log);
+        let group = GroupOptions { settings, log: Bytes(GROUP_LOG_BYTES) };
+        Process { group, log: options }
     }
 
     /// A drive with a new replica of a group on it.

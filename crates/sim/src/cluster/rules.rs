@@ -1,5 +1,7 @@
 //! Rules of groups that a simulation breaks on purpose, to prove that the judge finds the fault.
 
+use std::time::Duration;
+
 use replica::Settings;
 use shard::GroupsLogOptions;
 
@@ -15,14 +17,15 @@ pub struct ClusterRules {
 }
 
 impl ClusterRules {
-    #[cfg(feature = "broken-rules")]
-    pub(super) fn settings(self, settings: Settings) -> Settings {
-        Settings { broken_rule: self.replica, ..settings }
-    }
-
-    #[cfg(not(feature = "broken-rules"))]
-    pub(super) fn settings(self, settings: Settings) -> Settings {
-        settings
+    /// The times of a group: `drift` in parts per million.
+    pub(super) fn settings(self, election_timeout: Duration, heartbeat: Duration, drift: u32) -> Settings {
+        Settings {
+            election_timeout,
+            heartbeat,
+            drift,
+            #[cfg(feature = "broken-rules")]
+            broken_rule: self.replica,
+        }
     }
 
     #[cfg(feature = "broken-rules")]

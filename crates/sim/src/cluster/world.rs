@@ -8,7 +8,7 @@ use std::time::Duration;
 use kv::{Expiry, Overlay, Record};
 use parking_lot::Mutex;
 use raft::eraftpb::MessageType;
-use replica::{Base, Configuration, Event, Index, ReplicaId, Role, Settings};
+use replica::{Base, Configuration, Event, Index, ReplicaId, Role};
 use shard::{Group, PeerMessage, Place, Refused, Row};
 use units::{Driver as _, Instant};
 use zoned::emu::Media;
@@ -137,7 +137,7 @@ impl World {
             .chain(std::iter::repeat_n(Role::Witness, k));
         let voters = Configuration::new((1..).map(ReplicaId).zip(roles));
         let drift = u32::try_from(2 * DRIFT_PPM).unwrap_or(u32::MAX);
-        let settings = Settings { election_timeout: T, heartbeat: T / 10, drift, ..Settings::default() };
+        let settings = rules.settings(T, T / 10, drift);
         let log_bytes = 1 << (12 + rng.below(4));
         let faults = Faults::of(&mut rng);
         let mut world = World {
