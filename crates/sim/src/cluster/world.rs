@@ -556,6 +556,13 @@ impl World {
         let may_fail = members.may_fail().min(self.first.state.members.may_fail());
         let is_free = self.wanted.is_none() && !members.is_joint();
         let Some(of) = self.nodes.get(node).map(Node::place) else { return };
+        // Until a majority of the new members has applied the end of a change, the old ones decide too: one more of these may not go.
+        let has_applied = |id: ReplicaId| {
+            let of_id = self.nodes.iter().find(|node| node.place().replica == id && id != of.replica);
+            let group = of_id.and_then(Node::group);
+            group.is_some_and(|group| group.look(|replica| replica.members().current() == members))
+        };
+        let is_free = is_free && members.is_majority(has_applied);
         if is_free && members.role(of.replica).is_some() && self.lost_members().len() < may_fail {
             if let Some(node) = self.nodes.get_mut(node) {
                 node.lose();
