@@ -17,7 +17,7 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// What a replica says to a read.
+/// The answer of a replica to a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// The read may be answered from tables that hold the log up to `index`.

@@ -1,4 +1,4 @@
-//! What other replicas have: requests for values and tables, and the answers to such requests.
+//! Requests to other replicas for values and tables, and the answers to such requests.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ impl Group {
         if let Some(value) = own.and_then(|own| own.value) {
             return Ok(Some(value));
         }
-        let entry = self.look(|replica| replica.entry(*index)).filter(|(of, _)| of == term);
+        let entry = self.with_replica(|replica| replica.entry(*index)).filter(|(of, _)| of == term);
         let Some((_, Body::Command(command))) = entry else { return Ok(None) };
         let Some(batch) = Batch::of(&command) else { return Ok(None) };
         let write = batch.writes.into_iter().find(|write| write.key == *key);
@@ -89,7 +89,7 @@ impl Group {
 
     /// Gets values from the replicas that keep all of them, the one that answered last first, and puts them into the tables. False if some are missing.
     pub(super) async fn pull(&self, mut lacking: Vec<(RecordName, Row)>) -> Result<bool> {
-        let copies: BTreeSet<ReplicaId> = self.look(|replica| {
+        let copies: BTreeSet<ReplicaId> = self.with_replica(|replica| {
             let holders = replica.offices().standing().iter().map(|office| office.holder);
             replica.members().current().backups().chain(holders).collect()
         });

@@ -1,4 +1,4 @@
-//! What a group's replica wants to have in the groups' log, in order. What comes while a request is in flight joins the next one.
+//! The queue of a replica's requests to the groups' log. Requests that come while a record is being written join the next record.
 
 use std::collections::VecDeque;
 
@@ -28,6 +28,8 @@ pub(super) struct LogQueue {
     writes: VecDeque<Request>,
     /// The base behind which the log is to begin, and the last write before the replica said so. That write may have entries up to the base, so that it comes first.
     retired: Option<(Base, u64)>,
+    /// Bytes of the entries that came into the last of them.
+    bytes: usize,
     /// The number of the last write that was asked for.
     last: u64,
     /// Writes taken since the log was retired last.
@@ -44,14 +46,16 @@ impl LogQueue {
         vote: Option<HardState>,
     ) {
         self.last = number;
+        let bytes: usize = entries.iter().map(|entry| entry.data.len()).sum();
         if base.is_some() {
             // The new base is behind the one before.
             self.retired = None;
         }
         if let Some(Request { change: Change::Write { base: b, entries: e, vote: v }, numbers }) =
             self.writes.back_mut()
-            && e.iter().map(|entry| entry.data.len()).sum::<usize>() < RECORD_BYTES
+            && self.bytes < RECORD_BYTES
         {
+            self.bytes += bytes;
             if base.is_some() {
                 (*b, *e) = (base, Vec::new());
             }
@@ -63,6 +67,7 @@ impl LogQueue {
             *numbers = numbers.map(|(first, _)| (first, number));
             return;
         }
+        self.bytes = bytes;
         let change = Change::Write { base, entries, vote };
         self.writes.push_back(Request { change, numbers: Some((number, number)) });
     }
@@ -86,7 +91,7 @@ impl LogQueue {
         Some(Request { change: Change::Retired(base), numbers: None })
     }
 
-    /// The next record. What retires others waits while there are entries and votes to be written, but not for ever.
+    /// The next record. A record that retires others waits while there are entries and votes to be written, but not for ever.
     pub(super) fn take(&mut self) -> Option<Request> {
         if self.writes.is_empty() || self.taken >= WRITES_BEFORE_RETIREMENT {
             let retirement = self.take_retirement();

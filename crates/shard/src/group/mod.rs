@@ -106,7 +106,7 @@ pub struct Group {
     parts: Parts,
     state: Mutex<State>,
     requests: Requests,
-    /// What the groups' log holds of the group.
+    /// The group's state in the groups' log, durable.
     stored: Mutex<StoredGroup>,
     log_work: Signal,
     table_work: Signal,
@@ -125,7 +125,7 @@ struct State {
     room: Room,
     /// Bytes that all groups had written when this one made room last.
     written: u64,
-    /// The drive has no room for what the log is to take.
+    /// The drive has no room for the record that is being written.
     lacks_room: bool,
     /// The error that ended the group, for people; empty if it was closed.
     ended: Option<String>,
@@ -137,11 +137,11 @@ const ROOM_SHARE: u64 = 8;
 /// How far a group is with making room in the groups' log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Room {
-    /// Nothing is under way.
+    /// The group makes no room.
     Enough,
     /// The tables are being flushed, so that entries may go.
     Flushing,
-    /// What is left of the group is to be written again, unless that was enough.
+    /// The tables are flushed. The group's state is to be written again, if its records still keep the groups' log from being retired.
     Copying,
 }
 
@@ -211,14 +211,14 @@ impl Group {
         self.place
     }
 
-    /// Calls `look` with the replica.
-    pub fn look<R>(&self, look: impl FnOnce(&Replica) -> R) -> R {
-        look(&self.state.lock().replica)
+    /// Calls `then` with the replica.
+    pub fn with_replica<R>(&self, then: impl FnOnce(&Replica) -> R) -> R {
+        then(&self.state.lock().replica)
     }
 
-    /// Calls `look` with what the groups' log holds of the group, durably.
-    pub fn look_at_log<R>(&self, look: impl FnOnce(&StoredGroup) -> R) -> R {
-        look(&self.stored.lock())
+    /// Calls `then` with the group's state in the groups' log, which is durable.
+    pub fn with_stored<R>(&self, then: impl FnOnce(&StoredGroup) -> R) -> R {
+        then(&self.stored.lock())
     }
 
     /// The error that ended the replica, for people: empty if it was closed, `None` while it lives.
@@ -246,7 +246,7 @@ impl Group {
         }
     }
 
-    /// Tells the replica what its process wants: `HandOver` or `Change`.
+    /// Gives the replica an event of its process: `HandOver` or `Change`.
     pub fn tell(&self, event: Event) {
         self.handle(event);
     }
@@ -264,6 +264,7 @@ impl Group {
     /// # Errors
     /// `NotLeader` and `Full` where nothing was begun. After `Unknown` and `Ended` the batch may be carried out later, or never.
     pub async fn write(&self, batch: &Overlay) -> std::result::Result<Index, Refused> {
+        let command = Batch::command(batch);
         let ended = {
             let mut state = self.state.lock();
             let leads = state.replica.leader() == Some(self.place.replica);
@@ -271,7 +272,7 @@ impl Group {
                 return Err(Refused::Full);
             }
             let (id, ended) = state.clients.begin_command();
-            self.step(&mut state, Event::Propose(id, Batch::command(batch)));
+            self.step(&mut state, Event::Propose(id, command));
             ended
         };
         match ended.await {
@@ -302,7 +303,7 @@ impl Group {
             self.has_applied(index).await?;
             let row = self.get_with_value(key).await?;
             let now = self.parts.driver.now();
-            if !by_lease || self.look(|replica| replica.may_answer(now)) {
+            if !by_lease || self.with_replica(|replica| replica.may_answer(now)) {
                 return Ok(row);
             }
         }
@@ -363,7 +364,7 @@ impl Group {
         }
     }
 
-    /// Begins what the replica wants done.
+    /// Begins an action of the replica.
     fn begin(&self, state: &mut State, action: Action) {
         match action {
             Action::Send(to, message) => self.send(to, PeerMessage::Replica(message)),
@@ -421,7 +422,7 @@ impl Group {
         self.parts.log.pinning() == Some(self.place.group)
     }
 
-    /// Begins to make room in the log, if the group keeps the groups' log from being retired, or its own log is half full: the tables are flushed, then what is left is written again. Not again before some more was written.
+    /// Begins to make room in the log, if the group keeps the groups' log from being retired, or its own log is half full: the tables are flushed, then the group's state is written again where that is needed. The next attempt comes once more records were written.
     fn make_room(&self) {
         let mut state = self.state.lock();
         let log = &self.parts.log;
@@ -449,7 +450,7 @@ impl Group {
         self.log_work.notify();
     }
 
-    /// What the log is to take next; `None` if there is nothing.
+    /// The record that the groups' log is to take next; `None` if there is nothing to write.
     fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
         if state.room == Room::Copying {
@@ -467,7 +468,7 @@ impl Group {
         state.log.take()
     }
 
-    /// The task that makes durable what the replica wants durable.
+    /// The task that writes the replica's requests to the groups' log.
     async fn write_log(self: Arc<Self>) {
         while !self.has_ended() {
             let version = self.log_work.version();
@@ -480,14 +481,14 @@ impl Group {
             }
             let base = if let Change::Write { base, .. } = &change { base.clone() } else { None };
             change.carry_out(&mut self.stored.lock());
-            if let Some(base) = base
-                && let Err(error) = self.parts.tables.skip_to(base.index)
-            {
-                return self.end(error.to_string());
+            if let Some(base) = base {
+                if let Err(error) = self.parts.tables.skip_to(base.index) {
+                    return self.end(error.to_string());
+                }
+                self.applied.notify();
             }
             if let Some((_, last)) = numbers {
                 self.handle(Event::Persisted(last));
-                self.applied.notify();
             }
             self.make_room();
         }

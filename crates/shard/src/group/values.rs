@@ -16,7 +16,7 @@ impl Group {
         while !self.has_ended() && self.place.role == Role::Witness {
             sleep_until(driver, driver.now().after(self.options.settings.election_timeout / 2)).await;
             let me = self.place.replica;
-            let term = self.look(|replica| {
+            let term = self.with_replica(|replica| {
                 let lacks = replica.leader() == Some(me) && !replica.is_whole();
                 lacks.then(|| replica.term())
             });

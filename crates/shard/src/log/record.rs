@@ -60,7 +60,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Changes what the log holds of the group: the change is durable.
+    /// Changes a group's state, as a durable record of this change does.
     pub(crate) fn carry_out(self, stored: &mut StoredGroup) {
         match self {
             Change::State(state) => *stored = state,

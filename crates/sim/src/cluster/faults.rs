@@ -19,8 +19,8 @@ pub(super) enum Fault {
     Healed,
     /// The leader is asked to hand over.
     HandOver,
-    /// One node does not hear the leader for a while, then nobody does, nor the leader them: the one stands for election while the others have just heard the leader.
-    Usurped,
+    /// A node is cut off from the leader for about an election timeout, then the leader from all others: the node stands for election while the other voters have just acknowledged a heartbeat.
+    VoteBesideLease,
     /// The leader is asked to hand over, and cut off a moment later.
     HandOverCutOff,
     /// A member is to be replaced by a new one.
@@ -37,7 +37,7 @@ impl Fault {
         Fault::Parted,
         Fault::Healed,
         Fault::HandOver,
-        Fault::Usurped,
+        Fault::VoteBesideLease,
         Fault::HandOverCutOff,
         Fault::Replace,
         Fault::DriveLost,

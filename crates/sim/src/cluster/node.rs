@@ -25,7 +25,7 @@ const LOG_PATH: &str = "/groups";
 /// Bytes of entries in a group's log above which it takes no commands.
 const GROUP_LOG_BYTES: u64 = 8 << 10;
 /// Longer than any operation of a drive.
-const AFTERLIFE: Duration = Duration::from_millis(100);
+const LONGEST_OPERATION: Duration = Duration::from_millis(100);
 
 /// The messages that a node has sent, and that the network has not taken yet.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Process {
 /// A node that runs.
 struct Up {
     /// The true time of its start.
-    born: Instant,
+    started: Instant,
     driver: Arc<VirtualDriver>,
     emu: Arc<Emu>,
     group: Arc<Group>,
@@ -151,7 +151,7 @@ impl Node {
         };
         let group = Group::start(self.place, &self.process.group, parts, stored)?;
         self.life += 1;
-        self.up = Some(Up { born: now, driver: virtual_driver, emu, group, sent, _fs: fs });
+        self.up = Some(Up { started: now, driver: virtual_driver, emu, group, sent, _fs: fs });
         Ok(())
     }
 
@@ -161,13 +161,13 @@ impl Node {
         self.media = up.emu.power_cut(&mut Seeded::new(seed));
         self.tables = Arc::new(self.tables.cut(flushed));
         self.life += 1;
-        // Nobody hears of what the process still does: operations in flight end with an error, and with them its tasks.
+        // Operations in flight end, later ones fail, and with them the tasks of the process. Its messages go nowhere.
         for operation in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
             up.emu.fail(FaultSpec::all(operation));
         }
         up.group.close();
         self.died = self.read_log().ok();
-        up.driver.run_until(up.driver.now().after(AFTERLIFE));
+        up.driver.run_until(up.driver.now().after(LONGEST_OPERATION));
         up.driver.drop_all_tasks();
     }
 
@@ -199,7 +199,7 @@ impl Node {
         };
         match (self.group(), &self.died) {
             _ if self.is_lost => Vec::new(),
-            (Some(group), _) => group.look_at_log(found),
+            (Some(group), _) => group.with_stored(found),
             (None, Some(stored)) => found(stored),
             (None, None) => Vec::new(),
         }
@@ -212,7 +212,7 @@ impl Node {
         let durable = durable.filter(|entry| (entry.index, entry.term) == (write.index.0, write.term.0));
         // The drive's log has a value that the replica has dropped until the entry is retired: nobody asks for it.
         let is_kept = || {
-            let kept = self.group().map(|group| group.look(|replica| replica.entry(write.index)));
+            let kept = self.group().map(|group| group.with_replica(|replica| replica.entry(write.index)));
             kept.is_none_or(|entry| entry.is_some_and(|(_, body)| body.has_value()))
         };
         durable.and_then(Body::of).is_some_and(|body| body.has_value()) && is_kept()
@@ -221,7 +221,7 @@ impl Node {
     /// True if the node would answer reads by its lease.
     pub(super) fn answers(&self, now: Instant) -> bool {
         let up = self.up.as_ref();
-        up.is_some_and(|up| up.group.look(|replica| replica.may_answer(self.clock(up.born, now))))
+        up.is_some_and(|up| up.group.with_replica(|replica| replica.may_answer(self.clock(up.started, now))))
     }
 
     /// The driver of a node that runs.
@@ -230,8 +230,8 @@ impl Node {
     }
 
     /// The node's clock at a true time.
-    fn clock(&self, born: Instant, now: Instant) -> Instant {
-        let since = now.0.saturating_sub(born.0);
+    fn clock(&self, started: Instant, now: Instant) -> Instant {
+        let since = now.0.saturating_sub(started.0);
         Instant(scale(since, self.speed_ppm, 1_000_000))
     }
 
@@ -239,13 +239,13 @@ impl Node {
     pub(super) fn due(&self) -> Option<Instant> {
         let up = self.up.as_ref()?;
         let due = up.driver.next_due()?;
-        Some(Instant(up.born.0.saturating_add(scale(due.0, 1_000_000, self.speed_ppm))))
+        Some(Instant(up.started.0.saturating_add(scale(due.0, 1_000_000, self.speed_ppm))))
     }
 
     /// The node runs until a true time, and does what `then` says. Returns the messages that it has sent.
     pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Group)) -> Vec<(ReplicaId, PeerMessage)> {
         let Some(up) = &self.up else { return Vec::new() };
-        let clock = self.clock(up.born, now);
+        let clock = self.clock(up.started, now);
         // A node that mounts its drive does and hears nothing yet.
         if up.driver.now() <= clock {
             up.driver.run_until(clock);

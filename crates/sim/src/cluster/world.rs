@@ -29,10 +29,10 @@ const DRIFT_PPM: u64 = 10_000;
 const FAULTY: Duration = Duration::from_millis(2_500);
 const HEALING: Duration = Duration::from_secs(10);
 /// The time after which a client gives up, and the pause of a client that was refused.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CLIENT_TIMEOUT: Duration = Duration::from_millis(500);
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
-/// The time between two looks at the copies of values.
-const LOOKS: Duration = Duration::from_millis(20);
+/// The time between two counts of the copies of values.
+const CHECK_PAUSE: Duration = Duration::from_millis(20);
 const CLIENTS: usize = 6;
 /// Longer than the start of a node on a fast drive.
 const RESTART: Duration = Duration::from_millis(3);
@@ -52,7 +52,7 @@ enum What {
     CutOff { node: usize, until: Duration },
     EndCuts,
     Heal,
-    Look,
+    Check,
 }
 
 struct Due {
@@ -175,7 +175,7 @@ impl World {
         }
         self.after(self.faults.pause, What::Fault);
         self.after(FAULTY, What::Heal);
-        self.after(LOOKS, What::Look);
+        self.after(CHECK_PAUSE, What::Check);
         self.run_until(self.faulty_until);
         self.become_whole();
         for fault in self.history.judge() {
@@ -183,7 +183,8 @@ impl World {
         }
         self.ended.operations = self.history.answered;
         self.ended.seconds = self.now.0 / 1_000_000_000;
-        let terms = self.nodes.iter().filter_map(Node::group).map(|group| group.look(|of| of.term().0));
+        let terms =
+            self.nodes.iter().filter_map(Node::group).map(|group| group.with_replica(|of| of.term().0));
         self.ended.terms = terms.max().unwrap_or_default();
         self.ended.digest = self.digest();
         for node in &mut self.nodes {
@@ -283,7 +284,7 @@ impl World {
         let from = of.place().replica;
         let messages = of.run(self.now, then);
         if let Some(group) = of.group() {
-            let members = group.look(|replica| {
+            let members = group.with_replica(|replica| {
                 let members = replica.members();
                 (members.since() > self.members.1).then(|| (members.current().clone(), members.since()))
             });
@@ -302,7 +303,7 @@ impl World {
     }
 
     /// The last committed value of each key is on more members' drives than may fail, those that are lost included; one node answers reads.
-    fn look(&mut self) {
+    fn check_copies_and_leases(&mut self) {
         let answering = self.nodes.iter().filter(|node| node.answers(self.now)).count();
         if answering > 1 {
             let kind = ClusterFailureKind::NotLinearizable;
@@ -380,9 +381,9 @@ impl World {
             }
             What::EndCuts => self.cut.clear(),
             What::Heal => self.heal(),
-            What::Look => {
-                self.look();
-                self.after(LOOKS, What::Look);
+            What::Check => {
+                self.check_copies_and_leases();
+                self.after(CHECK_PAUSE, What::Check);
             }
         }
     }
@@ -432,7 +433,7 @@ impl World {
             // The node is down: nothing was sent.
             self.history.refused(called);
         }
-        self.after(PATIENCE, What::GiveUp { client, turn });
+        self.after(CLIENT_TIMEOUT, What::GiveUp { client, turn });
     }
 
     fn answered(&mut self, client: usize, turn: u64, answer: Answer) {
@@ -474,8 +475,9 @@ impl World {
     fn leader(&self) -> Option<usize> {
         let leads = self.nodes.iter().enumerate().filter_map(|(node, of)| {
             let group = of.group()?;
-            let term = group
-                .look(|replica| (replica.leader() == Some(group.place().replica)).then(|| replica.term()));
+            let term = group.with_replica(|replica| {
+                (replica.leader() == Some(group.place().replica)).then(|| replica.term())
+            });
             term.map(|term| (term, node))
         });
         leads.max().map(|(_, node)| node)
@@ -514,7 +516,7 @@ impl World {
             Fault::Parted => self.cut.extend([(id(node), id(other)), (id(other), id(node))]),
             Fault::Healed => self.cut.clear(),
             Fault::HandOver => self.visit(node, |group| group.tell(Event::HandOver)),
-            Fault::Usurped => {
+            Fault::VoteBesideLease => {
                 let Some(leader) = self.leader() else { return };
                 self.cut.insert((id(leader), id(node)));
                 let time = T * 4 / 5 + Duration::from_micros(self.rng.below(60_000));
@@ -560,7 +562,7 @@ impl World {
         let has_applied = |id: ReplicaId| {
             let of_id = self.nodes.iter().find(|node| node.place().replica == id && id != of.replica);
             let group = of_id.and_then(Node::group);
-            group.is_some_and(|group| group.look(|replica| replica.members().current() == members))
+            group.is_some_and(|group| group.with_replica(|replica| replica.members().current() == members))
         };
         let is_free = is_free && members.is_majority(has_applied);
         if is_free && members.role(of.replica).is_some() && self.lost_members().len() < may_fail {
@@ -610,7 +612,7 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             self.visit(node, |group| {
-                if group.look(|replica| replica.leader()) == Some(group.place().replica) {
+                if group.with_replica(|replica| replica.leader()) == Some(group.place().replica) {
                     group.tell(Event::Change(wanted.clone()));
                 }
             });
@@ -661,7 +663,8 @@ impl World {
         let nodes = self.nodes.iter().filter(|node| members.role(node.place().replica).is_some());
         let nodes: Vec<&Node> = nodes.collect();
         let leaders = nodes.iter().filter_map(|node| node.group()).filter(|group| {
-            group.look(|replica| replica.leader() == Some(group.place().replica) && replica.is_whole())
+            group
+                .with_replica(|replica| replica.leader() == Some(group.place().replica) && replica.is_whole())
         });
         let leaders: Vec<ReplicaId> = leaders.map(|group| group.place().replica).collect();
         let [leader] = leaders[..] else { return stuck(format!("{leaders:?} lead and are whole")) };
