@@ -12,7 +12,6 @@ mod error;
 mod group;
 mod log;
 mod peer;
-mod reply;
 mod rules;
 mod tables;
 mod wait;

@@ -1,9 +1,9 @@
 //! Waiting with an end.
 
 use std::pin::pin;
-use std::task::Poll;
 
-use units::{Driver, Instant};
+use futures_util::future::{Either, select};
+use units::{Driver, Instant, sleep_until};
 
 /// The value of `future`, unless `due` comes first.
 pub(crate) async fn within<T>(
@@ -11,14 +11,8 @@ pub(crate) async fn within<T>(
     due: Instant,
     future: impl Future<Output = T>,
 ) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if driver.now() >= due => Poll::Ready(None),
-        Poll::Pending => {
-            driver.wake_at(due, cx.waker());
-            Poll::Pending
-        }
-    })
-    .await
+    match select(pin!(future), pin!(sleep_until(driver, due))).await {
+        Either::Left((value, _)) => Some(value),
+        Either::Right(((), _)) => None,
+    }
 }

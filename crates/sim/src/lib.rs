@@ -35,6 +35,7 @@ mod replay;
 mod report;
 mod rng;
 mod rules;
+mod runs;
 mod second_cut;
 mod shape;
 mod stage;

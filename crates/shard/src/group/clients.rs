@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use replica::{Index, ProposalId, ReadId, ReplicaId};
 
-use crate::reply::{Awaited, Giver, reply};
+use futures_channel::oneshot::{Receiver, Sender, channel};
 
 /// The end of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,34 +30,35 @@ pub(super) enum Reading {
 #[derive(Default)]
 pub(super) struct Clients {
     last: u64,
-    commands: BTreeMap<ProposalId, Giver<Outcome>>,
-    reads: BTreeMap<ReadId, Giver<Reading>>,
+    commands: BTreeMap<ProposalId, Sender<Outcome>>,
+    reads: BTreeMap<ReadId, Sender<Reading>>,
 }
 
 impl Clients {
-    pub(super) fn begin_command(&mut self) -> (ProposalId, Awaited<Outcome>) {
-        let (giver, awaited) = reply();
+    pub(super) fn begin_command(&mut self) -> (ProposalId, Receiver<Outcome>) {
+        let (sender, receiver) = channel();
         self.last += 1;
-        self.commands.insert(ProposalId(self.last), giver);
-        (ProposalId(self.last), awaited)
+        self.commands.insert(ProposalId(self.last), sender);
+        (ProposalId(self.last), receiver)
     }
 
     pub(super) fn end_command(&mut self, id: ProposalId, outcome: Outcome) {
-        if let Some(giver) = self.commands.remove(&id) {
-            giver.give(outcome);
+        if let Some(sender) = self.commands.remove(&id) {
+            // The client may have gone.
+            sender.send(outcome).ok();
         }
     }
 
-    pub(super) fn begin_read(&mut self) -> (ReadId, Awaited<Reading>) {
-        let (giver, awaited) = reply();
+    pub(super) fn begin_read(&mut self) -> (ReadId, Receiver<Reading>) {
+        let (sender, receiver) = channel();
         self.last += 1;
-        self.reads.insert(ReadId(self.last), giver);
-        (ReadId(self.last), awaited)
+        self.reads.insert(ReadId(self.last), sender);
+        (ReadId(self.last), receiver)
     }
 
     pub(super) fn end_read(&mut self, id: ReadId, reading: Reading) {
-        if let Some(giver) = self.reads.remove(&id) {
-            giver.give(reading);
+        if let Some(sender) = self.reads.remove(&id) {
+            sender.send(reading).ok();
         }
     }
 

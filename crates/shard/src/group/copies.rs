@@ -22,7 +22,7 @@ impl Group {
         self.send(to, PeerMessage::Request(asked.id, request));
         let driver = &*self.parts.driver;
         let due = driver.now().after(self.options.settings.election_timeout);
-        within(driver, due, &mut asked.answer).await.flatten().filter(|_| !self.has_ended())
+        within(driver, due, &mut asked.answer).await?.ok().filter(|_| !self.has_ended())
     }
 
     /// The answer to another replica's request.

@@ -33,10 +33,10 @@ use self::requests::Requests;
 use self::table_queue::TableWork;
 use crate::batch::Batch;
 use crate::peer::{PeerMessage, Peers};
-use crate::reply::reply;
 use crate::tables::{Row, Tables};
 use crate::wait::within;
 use crate::{Change, Error, GroupId, GroupsLog, Result, StoredGroup};
+use futures_channel::oneshot::{Canceled, channel};
 
 /// The place of a replica: its group, its number and its role there.
 #[derive(Clone, Copy, Debug)]
@@ -276,10 +276,10 @@ impl Group {
             ended
         };
         match ended.await {
-            Some(Outcome::Committed(index)) => self.has_applied(index).await.map(|()| index),
-            Some(Outcome::Refused(leader)) => Err(Refused::NotLeader(leader)),
-            Some(Outcome::Unknown) => Err(Refused::Unknown),
-            None => Err(Refused::Ended),
+            Ok(Outcome::Committed(index)) => self.has_applied(index).await.map(|()| index),
+            Ok(Outcome::Refused(leader)) => Err(Refused::NotLeader(leader)),
+            Ok(Outcome::Unknown) => Err(Refused::Unknown),
+            Err(Canceled) => Err(Refused::Ended),
         }
     }
 
@@ -296,9 +296,9 @@ impl Group {
                 asked
             };
             let (index, by_lease) = match asked.await {
-                Some(Reading::Answer { index, by_lease }) => (index, by_lease),
-                Some(Reading::Refused(leader)) => return Err(Refused::NotLeader(leader)),
-                None => return Err(Refused::Ended),
+                Ok(Reading::Answer { index, by_lease }) => (index, by_lease),
+                Ok(Reading::Refused(leader)) => return Err(Refused::NotLeader(leader)),
+                Err(Canceled) => return Err(Refused::Ended),
             };
             self.has_applied(index).await?;
             let row = self.get_with_value(key).await?;
@@ -439,9 +439,9 @@ impl Group {
 
     /// Waits until the work on the tables that was asked for so far is done. `None` if the replica ends before.
     async fn table_work_before(&self) -> Option<()> {
-        let (giver, reached) = reply();
-        self.add_table_work(&mut self.state.lock(), TableWork::Reached(giver));
-        reached.await
+        let (sender, reached) = channel();
+        self.add_table_work(&mut self.state.lock(), TableWork::Reached(sender));
+        reached.await.ok()
     }
 
     /// The tables were flushed, and the requests that followed from it come first.

@@ -6,14 +6,14 @@ use parking_lot::Mutex;
 use replica::ReplicaId;
 
 use crate::peer::{Answer, RequestId};
-use crate::reply::{Awaited, Giver, reply};
+use futures_channel::oneshot::{Receiver, Sender, channel};
 
 /// The requests of one replica that are under way.
 pub(super) struct Requests(Mutex<State>);
 
 struct State {
     last: u64,
-    waiting: BTreeMap<RequestId, (ReplicaId, Giver<Answer>)>,
+    waiting: BTreeMap<RequestId, (ReplicaId, Sender<Answer>)>,
     /// The replica that answered last.
     answered: Option<ReplicaId>,
 }
@@ -22,7 +22,7 @@ struct State {
 pub(super) struct Asked<'a> {
     requests: &'a Requests,
     pub id: RequestId,
-    pub answer: Awaited<Answer>,
+    pub answer: Receiver<Answer>,
 }
 
 impl Requests {
@@ -33,17 +33,17 @@ impl Requests {
 
     /// Numbers a request to a replica.
     pub(super) fn begin(&self, to: ReplicaId) -> Asked<'_> {
-        let (giver, answer) = reply();
+        let (sender, answer) = channel();
         let mut state = self.0.lock();
         state.last = state.last.wrapping_add(1);
         let id = RequestId(state.last);
-        state.waiting.insert(id, (to, giver));
+        state.waiting.insert(id, (to, sender));
         Asked { requests: self, id, answer }
     }
 
     /// An answer came from a replica, perhaps one that nobody waits for any more.
     pub(super) fn answer(&self, from: ReplicaId, id: RequestId, answer: Answer) {
-        let giver = {
+        let sender = {
             let mut state = self.0.lock();
             if state.waiting.get(&id).is_none_or(|(asked, _)| *asked != from) {
                 return;
@@ -51,8 +51,8 @@ impl Requests {
             state.answered = Some(from);
             state.waiting.remove(&id)
         };
-        if let Some((_, giver)) = giver {
-            giver.give(answer);
+        if let Some((_, sender)) = sender {
+            sender.send(answer).ok();
         }
     }
 
@@ -77,6 +77,7 @@ impl Drop for Asked<'_> {
 
 #[cfg(test)]
 mod tests {
+    use futures_channel::oneshot::Canceled;
     use units::{Driver, VirtualDriver, block_on};
 
     use super::*;
@@ -91,11 +92,11 @@ mod tests {
         requests.answer(ReplicaId(3), id, Answer::NotNow);
         requests.answer(ReplicaId(2), earlier, Answer::NotNow);
         requests.answer(ReplicaId(2), id, Answer::Values(vec![]));
-        assert_eq!(block_on(driver, &mut asked.answer), Some(Answer::Values(vec![])));
+        assert_eq!(block_on(driver, &mut asked.answer), Ok(Answer::Values(vec![])));
         assert_eq!(requests.answered_last(), Some(ReplicaId(2)));
         let mut abandoned = requests.begin(ReplicaId(2));
         requests.end();
-        assert_eq!(block_on(driver, &mut abandoned.answer), None);
+        assert_eq!(block_on(driver, &mut abandoned.answer), Err(Canceled));
         drop((asked, abandoned, requests.begin(ReplicaId(2))));
         assert!(requests.0.lock().waiting.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use replica::{Command, Index, ReplicaId, Term};
 
-use crate::reply::Giver;
+use futures_channel::oneshot::Sender;
 
 /// A piece of work on the tables.
 pub(super) enum TableWork {
@@ -13,7 +13,7 @@ pub(super) enum TableWork {
     /// Get the tables of another replica.
     Install { index: Index, sources: Vec<ReplicaId>, values_above: Index },
     /// Say that everything before is done.
-    Reached(Giver<()>),
+    Reached(Sender<()>),
     /// Make the tables durable, so that the log may go.
     Flush,
 }

@@ -32,8 +32,8 @@ impl Group {
         match work {
             TableWork::Apply(entries) => self.apply(&entries),
             TableWork::DropValues(upto) => self.parts.tables.drop_values(upto),
-            TableWork::Reached(giver) => {
-                giver.give(());
+            TableWork::Reached(sender) => {
+                sender.send(()).ok();
                 Ok(())
             }
             TableWork::Flush => {

@@ -12,13 +12,12 @@ mod rules;
 mod tables;
 mod world;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use parking_lot::Mutex;
 
 pub use self::report::{ClusterFailure, ClusterFailureKind, ClusterReport};
 pub use self::rules::ClusterRules;
 use self::world::World;
+use crate::runs::on_all_processors;
 
 /// Simulates `runs` clusters of `seed`, from run number `first` on, on all processors. `first_failure`: until one fails.
 pub fn explore_cluster(
@@ -28,23 +27,11 @@ pub fn explore_cluster(
     rules: ClusterRules,
     first_failure: bool,
 ) -> ClusterReport {
-    let (next, report) = (AtomicU64::new(first), Mutex::new(ClusterReport::default()));
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let run = next.fetch_add(1, Ordering::Relaxed);
-                    if run >= first.saturating_add(runs) || first_failure && report.lock().failed() > 0 {
-                        return;
-                    }
-                    let ended = World::new(seed, run, rules).run();
-                    report.lock().add((seed, run), ended);
-                }
-            });
-        }
+    let report = Mutex::new(ClusterReport::default());
+    let is_over = || first_failure && report.lock().failed() > 0;
+    on_all_processors(first, runs, &is_over, &|run| {
+        let ended = World::new(seed, run, rules).run();
+        report.lock().add((seed, run), ended);
     });
-    let mut report = report.into_inner();
-    report.failures.sort();
-    report
+    report.into_inner()
 }

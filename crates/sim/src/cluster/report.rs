@@ -55,10 +55,11 @@ impl ClusterReport {
             ClusterFailureKind::Stuck => self.stuck += 1,
             ClusterFailureKind::Diverged => self.diverged += 1,
         }
-        if self.failures.len() < MAX_DESCRIBED {
-            let replay_command = format!("furrow crash --target cluster --seed {seed} --from {run} --runs 1");
-            self.failures.push(ClusterFailure { run, kind, what, replay_command });
-        }
+        let replay_command = format!("furrow crash --target cluster --seed {seed} --from {run} --runs 1");
+        self.failures.push(ClusterFailure { run, kind, what, replay_command });
+        // The first runs, whichever ended first.
+        self.failures.sort();
+        self.failures.truncate(MAX_DESCRIBED);
     }
 
     /// Runs in which something happened that must not.

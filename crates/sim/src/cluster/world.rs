@@ -1,7 +1,6 @@
 //! A simulated cluster: its nodes, its network, its clients and its faults.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,30 +54,7 @@ enum What {
     Check,
 }
 
-struct Due {
-    at: Instant,
-    number: u64,
-    what: What,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
-/// A client: it asks one thing after the other.
+/// A client, which asks one thing after the other.
 #[derive(Default)]
 struct Client {
     /// The number of its operations so far.
@@ -107,7 +83,8 @@ pub(super) struct World {
     first: Base,
     new_drive: Option<Media>,
     nodes: Vec<Node>,
-    due: BinaryHeap<Reverse<Due>>,
+    /// The events that are to come, by time and number.
+    due: BTreeMap<(Instant, u64), What>,
     numbers: u64,
     now: Instant,
     faults: Faults,
@@ -145,7 +122,7 @@ impl World {
             first: Base::first(voters.clone(), ReplicaId(1)),
             new_drive: None,
             nodes: Vec::new(),
-            due: BinaryHeap::new(),
+            due: BTreeMap::new(),
             numbers: 0,
             now: Instant::ORIGIN,
             faults,
@@ -204,7 +181,7 @@ impl World {
 
     fn after(&mut self, time: Duration, what: What) {
         self.numbers += 1;
-        self.due.push(Reverse(Due { at: self.now.after(time), number: self.numbers, what }));
+        self.due.insert((self.now.after(time), self.numbers), what);
     }
 
     fn after_us(&mut self, below: u64, what: What) {
@@ -257,16 +234,16 @@ impl World {
     /// Runs the world until a true time, or until something happens that must not.
     fn run_until(&mut self, end: Instant) {
         while self.ended.failure.is_none() {
-            let event = self.due.peek().map(|Reverse(due)| due.at);
+            let event = self.due.first_key_value().map(|((at, _), _)| *at);
             let of_node = self.nodes.iter().filter_map(Node::due).min();
             let Some(next) = event.into_iter().chain(of_node).min().filter(|next| *next <= end) else {
                 break;
             };
             self.now = self.now.max(next);
             if event.is_some_and(|at| at <= self.now)
-                && let Some(Reverse(due)) = self.due.pop()
+                && let Some((_, what)) = self.due.pop_first()
             {
-                self.happens(due.what);
+                self.happens(what);
                 continue;
             }
             for node in 0..self.nodes.len() {

@@ -8,13 +8,12 @@ mod group;
 mod machine;
 mod rules;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use self::group::Group;
 pub use self::rules::TurnsRules;
+use crate::runs::on_all_processors;
 
 /// The most described failures of a report.
 const MAX_DESCRIBED: usize = 20;
@@ -54,22 +53,12 @@ pub fn explore_turns(
     rules: TurnsRules,
     first_failure: bool,
 ) -> TurnsReport {
-    let (next, report) = (AtomicU64::new(first), Mutex::new(TurnsReport::default()));
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let run = next.fetch_add(1, Ordering::Relaxed);
-                    if run >= first.saturating_add(runs) || first_failure && report.lock().failed > 0 {
-                        return;
-                    }
-                    let mut group = Group::new(seed, run, rules);
-                    group.run();
-                    add(&mut report.lock(), seed, run, group);
-                }
-            });
-        }
+    let report = Mutex::new(TurnsReport::default());
+    let is_over = || first_failure && report.lock().failed > 0;
+    on_all_processors(first, runs, &is_over, &|run| {
+        let mut group = Group::new(seed, run, rules);
+        group.run();
+        add(&mut report.lock(), seed, run, group);
     });
     let mut report = report.into_inner();
     report.failures.sort();
