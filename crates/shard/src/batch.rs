@@ -112,9 +112,9 @@ fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Decodes a command, for fuzz tests: any bytes give a batch or nothing, and a batch's bytes give the batch again.
-#[cfg(any(test, feature = "fuzzing"))]
-pub fn fuzz_batch(bytes: &[u8]) {
+/// Bytes that decode to a batch are the bytes of that batch.
+#[cfg(test)]
+fn fuzz_batch(bytes: &[u8]) {
     let Some((cut, rest)) = bytes.split_first() else { return };
     let (record, value) = rest.split_at_checked(usize::from(*cut)).unwrap_or((rest, &[]));
     for value in [None, Some(value.to_vec())] {

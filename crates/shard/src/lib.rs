@@ -16,8 +16,6 @@ mod rules;
 mod tables;
 mod wait;
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub use batch::fuzz_batch;
 pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
 pub use group::{Group, GroupOptions, Parts, Place, Refused};
