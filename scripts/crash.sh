@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crash explorer with CI's budget: at least 400,000 distinct states over the nine targets of states, 250,000 of them of arrays, of which 60,000
+# The crash explorer with CI's budget: at least 400,000 distinct states over the ten targets of states, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
 # resets; three targets are run on arrays too; 4,000 simulated groups take turns; 1,000 simulated groups of whole nodes run through their faults; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
@@ -72,7 +72,7 @@ explore_seed() { # target, seed, states, flags
 # A failed exploration keeps its trace, which replays the failure.
 traces=${CARGO_TARGET_DIR:-target}/crash-traces
 mkdir -p "$traces"
-rm -f "$traces"/engine* "$traces"/leveldb*
+rm -f "$traces"/engine* "$traces"/leveldb* "$traces"/tables*
 explore fs 50000
 explore log 29000
 explore waltz 30000
@@ -87,6 +87,7 @@ more=4 explore array 20000 --during reset
 [ "$array_seconds" -le "$ARRAY_BUDGET" ] || late+=("array: $array_seconds s instead of $ARRAY_BUDGET")
 explore engine 26000 --trace "$traces/engine-SEED.trace"
 explore leveldb 6000 --trace "$traces/leveldb-SEED.trace"
+explore tables 6000 --trace "$traces/tables-SEED.trace"
 # Simulated groups whose snapshots take turns: runs instead of states.
 for share in "${shares[@]}"; do
   read -r seed fifths <<<"$share"

@@ -20,7 +20,7 @@ const DEFAULT_RUNS: u64 = 1000;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log, engine, array, waltz, leveldb, stage, prio or groups [default: one after the other], or turns, or cluster: simulated groups of nodes
+    /// The layer to explore: fs, log, engine, array, waltz, leveldb, stage, prio, groups or tables [default: one after the other], or turns, or cluster: simulated groups of nodes
     #[arg(long)]
     target: Option<Explored>,
     /// Run fs, log, engine and leveldb on one drive, or on an array of which one drive may fail.

@@ -42,6 +42,14 @@ pub enum Error {
         /// The reason, for people.
         why: String,
     },
+    /// The database with the tables of all groups cannot be opened or closed.
+    #[error("the database of the groups' tables in {path}: {why}")]
+    TablesDb {
+        /// The database's directory.
+        path: String,
+        /// The error, for people.
+        why: String,
+    },
     /// The tables failed.
     #[error("the tables of {group}: {why}")]
     Tables {

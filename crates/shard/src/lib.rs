@@ -10,6 +10,7 @@
 mod batch;
 mod error;
 mod group;
+mod group_tables;
 mod log;
 mod peer;
 mod rules;
@@ -19,6 +20,7 @@ mod wait;
 pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
 pub use group::{Group, GroupOptions, Parts, Place, Refused};
+pub use group_tables::{GroupTables, TablesDb, TablesOptions};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
 pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};

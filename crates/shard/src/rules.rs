@@ -10,4 +10,10 @@ units::broken_rules! {
     Vote asked as forgets_votes,
     /// Broken rule: the log is retired before a base or a copy that takes the place of its records is durable.
     EarlyRetirement asked as retires_early,
+    /// Broken rule: the index of a group's tables is written in a batch of its own, behind the entries.
+    IndexApart asked as writes_index_apart,
+    /// Broken rule: tables count as durable without a flush.
+    Unflushed asked as trusts_memtables,
+    /// Broken rule: an entry takes the place of a record of a later one.
+    LaterRecord asked as replaces_later_records,
 }

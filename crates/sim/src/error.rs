@@ -53,6 +53,6 @@ pub enum Error {
     #[error("'{0}' is never under way: take rebuild, restore, move, reclaim, appends or reset")]
     During(String),
     /// The target's name cannot be parsed.
-    #[error("'{0}' is no target: take fs, log, waltz, array, stage, engine or leveldb")]
+    #[error("'{0}' is no target: take fs, log, waltz, array, stage, prio, groups, tables, engine or leveldb")]
     Target(String),
 }

@@ -24,6 +24,7 @@ use crate::plan::Plan;
 use crate::replay::{Completions, Replay};
 use crate::report::StateKind;
 use crate::stage::{self, StageOracle};
+use crate::tables::{self, TablesOracle};
 use crate::trace::{Event, OpNumber, Trace};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
@@ -64,6 +65,9 @@ struct Cut {
 pub fn crash(options: &CrashOptions) -> Result<Report> {
     if options.during.is_some() && options.target != Target::Array {
         return Err(Error::NoCutsDuring(options.target.to_string()));
+    }
+    if options.on_array && options.target == Target::Tables {
+        return Err(Error::NotOnArray(options.target.to_string()));
     }
     // Engines' workloads, on an array too, are not functions of the seed: their traces are saved, then explored.
     if options.target == Target::Array || options.on_array && !options.target.is_engine() {
@@ -163,6 +167,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Stage => stage::record(options.seed, workload, volatile, options.broken_rules),
         Target::Prio => file_log::record(options.seed, workload, volatile, options.broken_rules),
         Target::Groups => groups::record(options.seed, workload, volatile, options.broken_rules),
+        Target::Tables => tables::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -179,6 +184,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
         Target::Stage => Box::new(StageOracle::new(trace, options.broken_rules)),
         Target::Prio => Box::new(FileLogOracle::new(trace, options.broken_rules)),
         Target::Groups => Box::new(GroupsOracle::new(trace, options.broken_rules)),
+        Target::Tables => Box::new(TablesOracle::new(trace, options.broken_rules)),
     }
 }
 

@@ -40,6 +40,7 @@ mod second_cut;
 mod shape;
 mod stage;
 mod state;
+mod tables;
 mod trace;
 mod tree;
 mod turns;

@@ -120,11 +120,13 @@ pub enum Target {
     Prio,
     /// The log that the replicas of a process share: entries replaced and retired, votes, snapshots.
     Groups,
+    /// The tables of the replicas of a process, in RocksDB: entries, snapshots of other replicas, values dropped.
+    Tables,
 }
 
 impl Target {
     /// All targets, in the order in which `furrow crash` explores them.
-    pub const ALL: [Target; 9] = [
+    pub const ALL: [Target; 10] = [
         Target::Fs,
         Target::Log,
         Target::Engine,
@@ -134,11 +136,12 @@ impl Target {
         Target::Stage,
         Target::Prio,
         Target::Groups,
+        Target::Tables,
     ];
 
     /// Whether the workload runs a database engine, whose threads make every recording different: a replay needs the recording.
     pub(crate) fn is_engine(self) -> bool {
-        matches!(self, Target::Engine | Target::LevelDb)
+        matches!(self, Target::Engine | Target::LevelDb | Target::Tables)
     }
 
     pub(crate) fn number(self) -> u32 {
@@ -152,6 +155,7 @@ impl Target {
             Target::Stage => 7,
             Target::Prio => 8,
             Target::Groups => 9,
+            Target::Tables => 10,
         }
     }
 
@@ -172,6 +176,7 @@ impl fmt::Display for Target {
             Target::Stage => "stage",
             Target::Prio => "prio",
             Target::Groups => "groups",
+            Target::Tables => "tables",
         })
     }
 }

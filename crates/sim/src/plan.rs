@@ -42,7 +42,8 @@ impl Plan {
                         | Target::Waltz
                         | Target::Stage
                         | Target::Prio
-                        | Target::Groups => planner.fs_step(),
+                        | Target::Groups
+                        | Target::Tables => planner.fs_step(),
                     }
                 }
                 planner.acts

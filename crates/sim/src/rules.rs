@@ -37,7 +37,7 @@ pub struct BrokenRules {
     /// The broken rule of a log in a file.
     #[cfg(feature = "broken-rules")]
     pub prio: Option<prio::BrokenRule>,
-    /// The broken rule of the groups' log.
+    /// The broken rule of the groups' log, or of the groups' tables.
     #[cfg(feature = "broken-rules")]
     pub groups: Option<shard::BrokenRule>,
 }
@@ -106,6 +106,11 @@ impl BrokenRules {
         shard::GroupsLogOptions { broken_rule: self.groups, ..shard::GroupsLogOptions::default() }
     }
 
+    /// Options of the groups' tables with their rule broken.
+    pub(crate) fn tables_options(self) -> shard::TablesOptions {
+        shard::TablesOptions { broken_rule: self.groups, ..shard::TablesOptions::default() }
+    }
+
     /// Whether the writer puts two writes of one key in order. The broken rule drops the writer's order where the parallel WAL
     /// takes no key locks.
     pub(crate) fn keeps_key_order(self) -> bool {
@@ -156,6 +161,10 @@ impl BrokenRules {
 
     pub(crate) fn groups_log_options(self) -> shard::GroupsLogOptions {
         shard::GroupsLogOptions::default()
+    }
+
+    pub(crate) fn tables_options(self) -> shard::TablesOptions {
+        shard::TablesOptions::default()
     }
 
     pub(crate) fn keeps_key_order(self) -> bool {

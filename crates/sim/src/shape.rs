@@ -45,7 +45,8 @@ impl Shape {
             | Target::Waltz
             | Target::Stage
             | Target::Prio
-            | Target::Groups => {
+            | Target::Groups
+            | Target::Tables => {
                 let drive = Drive::of_workload(volatile_cache, workload);
                 let barrier = pick(&mut rng, &[0, 8 << 10, 32 << 10]);
                 let log = LogOptions { buffer: 8 << 10, barrier, ..LogOptions::default() };

@@ -493,6 +493,25 @@ fn a_groups_log_that_gives_up_what_a_group_needs_is_found() {
 }
 
 #[test]
+fn groups_tables_that_are_not_what_their_index_says_are_found() {
+    use shard::BrokenRule::{IndexApart, LaterRecord, Unflushed};
+    let run = |groups, states| {
+        let broken_rules = BrokenRules { groups, ..BrokenRules::default() };
+        let options = CrashOptions::new(Target::Tables, 28, states);
+        crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
+    };
+    let mut most = CLEAN_STATES;
+    for rule in [IndexApart, LaterRecord, Unflushed] {
+        let report = run(Some(rule), MAX_STATES);
+        println!("{rule:?} after {} states: {:?}", report.states, report.failures.first());
+        assert!(!report.is_clean(), "{rule:?} is not found in {} states", report.states);
+        most = most.max(report.states);
+    }
+    let clean = run(None, most);
+    assert!(clean.is_clean(), "with the rules intact: {clean:?}");
+}
+
+#[test]
 fn a_zone_s_order_that_a_scheduler_loses_across_classes_is_found_by_the_workload_s_writes() {
     let broken_rules =
         BrokenRules { share: Some(zoned::ShareBrokenRule::ZoneOrder), ..BrokenRules::default() };

@@ -61,6 +61,11 @@ fn no_power_cut_breaks_the_log_of_groups() {
 }
 
 #[test]
+fn no_power_cut_breaks_the_tables_of_groups() {
+    explore(Target::Tables, 12, 1_000);
+}
+
+#[test]
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 1_000);
 }

@@ -34,7 +34,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("plugin", &["abi", "rocks", "kv"]),
     ("leveldb", &["abi"]),
     ("level", &["abi"]),
-    ("shard", &["replica", "kv", "fs"]),
+    ("shard", &["replica", "kv", "rocks", "fs"]),
     ("server", &["kv"]),
     ("sim", &["array", "rocks", "kv", "level", "turns", "prio", "shard"]),
     ("bench", &["array", "server", "sim"]),
