@@ -52,6 +52,15 @@ pub enum Error {
         /// The error text of the failed operation.
         detail: String,
     },
+    /// Another replica of a replicated store is to run the command. Nothing of it happened.
+    #[error("{0}")]
+    NotLeader(String),
+    /// A write of a replicated store may happen later, or never.
+    #[error("the outcome of the write is not known: {0}")]
+    Open(String),
+    /// The value of a key is on other replicas only, and none of them answered yet.
+    #[error("{0}")]
+    Missing(String),
     /// The engine is shut down.
     #[error("the engine is shut down")]
     Closed,
@@ -69,6 +78,10 @@ pub enum ErrorKind {
     Corrupt,
     /// Try again later.
     Retry,
+    /// Let another replica run the command, or this one later: nothing of it happened.
+    Elsewhere,
+    /// The command may happen later, or never: the client is not to be answered.
+    Open,
     /// The engine takes no more writes.
     Fatal,
 }
@@ -79,7 +92,9 @@ impl Error {
         match self {
             Error::NoSpace(_) => ErrorKind::NoSpace,
             Error::Corrupt { .. } | Error::Version { .. } => ErrorKind::Corrupt,
-            Error::Busy(_) | Error::Refused { .. } => ErrorKind::Retry,
+            Error::Busy(_) | Error::Refused { .. } | Error::Missing(_) => ErrorKind::Retry,
+            Error::NotLeader(_) => ErrorKind::Elsewhere,
+            Error::Open(_) => ErrorKind::Open,
             Error::Store { .. } | Error::Unknown { .. } | Error::Closed => ErrorKind::Fatal,
         }
     }

@@ -10,7 +10,7 @@ use units::Bytes as Size;
 use crate::error::{Error, Result};
 use crate::overlay::Overlay;
 use crate::parallel_wal::WalMode;
-use crate::store::{Room, Store, Visit, Writing};
+use crate::store::{Room, Store, View, Visit, Writing};
 
 /// A store that is a map under a lock. Its room can be bounded, and its writes can be made to fail.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool, _view: View) -> Writing<'_> {
         let batch = batch.clone();
         Box::pin(async move { self.write_now(&batch, sync) })
     }

@@ -21,7 +21,7 @@ use crate::overlay::Overlay;
 use crate::parallel_wal::{Database, DatabaseOptions, OpenParallelWal, WalMode, WriteOptions, log_limits};
 use crate::record::HEADER_LEN;
 use crate::room_compaction::{COMPACTION_TABLES, DELETES_OF_A_CLEAR, RoomCompaction};
-use crate::store::{LogReport, Room, Store, Visit, Writing};
+use crate::store::{LogReport, Room, Store, View, Visit, Writing};
 
 /// First byte of the stored keys of clients, and the next byte in order.
 const CLIENT_KEY_PREFIX: u8 = b'd';
@@ -258,7 +258,7 @@ impl Store for RocksStore {
         cursor.status().map_err(|e| Error::rocks(DOING, &e))
     }
 
-    fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, overlay: &Overlay, sync: bool, _view: View) -> Writing<'_> {
         let mut batch = self.to_write_batch(overlay);
         let options = WriteOptions { synced: sync, writers: overlay.pipelines(), ..WriteOptions::UNSYNCED };
         Box::pin(async move {

@@ -13,8 +13,12 @@ use crate::parallel_wal::{HeldRecords, WalMode};
 /// Called with each key and record of a scan of the store, in the order of keys; `Break` ends the scan.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// The future of a batch's write.
+/// The future of a batch's write, or of another operation of the store.
 pub type Writing<'s> = Pin<Box<dyn Future<Output = Result<()>> + Send + 's>>;
+
+/// The state of a store in which commands read: of a replicated store the leader's term. Any other store has one view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct View(pub u64);
 
 /// The state of a store's parallel log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,8 +49,35 @@ impl Room {
 /// An ordered map of keys to records ([`crate::Record`]) with atomic, durable batches.
 ///
 /// Every method may block. Readers run beside writers. The caller makes sure that no two batches in flight share a key.
+///
+/// A replicated store is read and written in a [`view`](Store::view): commands read in the view, and what they read and write counts only if the view has lasted until then.
 pub trait Store: Send + Sync + Debug {
+    /// The view in which commands may run now.
+    ///
+    /// # Errors
+    /// `NotLeader` where another replica is to run them.
+    fn view(&self) -> Result<View> {
+        Ok(View::default())
+    }
+
+    /// Whether everything that was read in `view` was current until now, so that clients may be told. `None` if it was.
+    fn confirm(&self, _view: View) -> Option<Writing<'_>> {
+        None
+    }
+
+    /// Gets the values of keys that [`get`](Store::get) has not found here (`Missing`).
+    ///
+    /// # Errors
+    /// `Missing` if no other replica has one of them.
+    fn fetch(&self, keys: Vec<bytes::Bytes>) -> Writing<'_> {
+        drop(keys);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Calls `found` once, with the stored record of `key` or with nothing.
+    ///
+    /// # Errors
+    /// `Missing` if another replica has the record's value.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
 
     /// Calls `found` once for each key, in order, from one state of the store: no batch is seen in part.
@@ -55,9 +86,12 @@ pub trait Store: Send + Sync + Debug {
     /// Visits the keys at and after `from` in their order, from one state of the store.
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 
-    /// Applies a batch, wholly or not at all, also across a crash. With `sync` the batch is durable when the future is ready.
+    /// Applies a batch, which follows from what was read in `view`, wholly or not at all, also across a crash. With `sync` the batch is durable when the future is ready.
     /// The first poll begins the write. The returned future does not borrow `batch`. A poll may block during a write stall.
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_>;
+    ///
+    /// # Errors
+    /// `NotLeader` and `Refused`: the batch never happened. `Open`: it may happen later, or never.
+    fn write(&self, batch: &Overlay, sync: bool, view: View) -> Writing<'_>;
 
     /// Whether the drive would take another batch at once. If not, a caller that waits for a batch in flight can join
     /// all later writes in one batch.

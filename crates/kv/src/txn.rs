@@ -1,5 +1,6 @@
 //! The state that a command reads and changes: the store, overlaid by the writes of the group so far.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub struct Txn<'a> {
     shared: &'a TxnShared,
     now_ms: u64,
     refusal: Option<Refusal>,
+    /// The keys whose values are on other replicas only.
+    missing: RefCell<Vec<Bytes>>,
     /// The keys that the running pipeline claimed.
     #[cfg(debug_assertions)]
     claims: Option<Claims>,
@@ -67,6 +70,7 @@ impl<'a> Txn<'a> {
             shared,
             now_ms,
             refusal: None,
+            missing: RefCell::default(),
             #[cfg(debug_assertions)]
             claims: None,
         }
@@ -141,11 +145,12 @@ impl<'a> Txn<'a> {
         }
         let mut then = Some(then);
         let mut result = None;
-        self.store.get(key, &mut |stored| {
+        let read = self.store.get(key, &mut |stored| {
             if let Some(then) = then.take() {
                 result = Some(live_record(key, stored, self.now_ms).map(then));
             }
-        })?;
+        });
+        self.note_missing(read, &[key])?;
         result.expect("a store answers a get once")
     }
 
@@ -163,13 +168,27 @@ impl<'a> Txn<'a> {
             return Ok(());
         }
         let mut result = Ok(());
-        self.store.multi_get(keys, &mut |n, stored| {
+        let read = self.store.multi_get(keys, &mut |n, stored| {
             if result.is_ok() {
                 let key = keys.get(n).copied().unwrap_or_default();
                 result = live_record(key, stored, self.now_ms).map(|record| each(n, record));
             }
-        })?;
+        });
+        self.note_missing(read, keys)?;
         result
+    }
+
+    /// Notes the keys of a read whose values are on other replicas: the pipeline runs again once they are here.
+    fn note_missing(&self, read: Result<()>, keys: &[&[u8]]) -> Result<()> {
+        if let Err(Error::Missing(_)) = read {
+            self.missing.borrow_mut().extend(keys.iter().map(|key| Bytes::copy_from_slice(key)));
+        }
+        read
+    }
+
+    /// Takes the keys whose values were not here. If there are any, the replies do not count.
+    pub(crate) fn take_missing(&mut self) -> Vec<Bytes> {
+        self.missing.take()
     }
 
     /// A copy of the live record of `key`.
@@ -197,10 +216,11 @@ impl<'a> Txn<'a> {
             return Ok(entry.map(Record::as_ref).is_some_and(past));
         }
         let mut found = Ok(false);
-        self.store.get(key, &mut |stored| {
+        let read = self.store.get(key, &mut |stored| {
             // At the time 0 (1970) no expiry is past, so that expired records are read too.
             found = live_record(key, stored, 0).map(|record| record.is_some_and(past));
-        })?;
+        });
+        self.note_missing(read, &[key])?;
         found
     }
 

@@ -15,6 +15,7 @@
 pub mod array;
 mod backing;
 mod clients;
+pub mod cluster;
 mod commands;
 mod connection;
 mod counters;

@@ -14,12 +14,13 @@ mod group_tables;
 mod log;
 mod peer;
 mod rules;
+mod store;
 mod tables;
 mod wait;
 
 pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
-pub use group::{Group, GroupOptions, Parts, Place, Refused};
+pub use group::{Answered, Group, GroupOptions, Parts, Place, Refused};
 pub use group_tables::{GroupTables, TablesDb, TablesOptions};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
@@ -27,4 +28,5 @@ pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
 pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
+pub use store::GroupStore;
 pub use tables::{Entry, Row, Rows, Tables};

@@ -69,7 +69,15 @@ pub trait Tables: Send + Sync + Debug {
     ///
     /// # Errors
     /// The store's.
-    fn get(&self, key: &[u8]) -> Result<Option<Row>>;
+    fn get(&self, key: &[u8]) -> Result<Option<Row>> {
+        Ok(self.get_many(&[key])?.pop().flatten())
+    }
+
+    /// The records of keys, in their order, from one state of the tables.
+    ///
+    /// # Errors
+    /// The store's.
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>>;
 
     /// Records at and after the key `from`, from one state of the tables: at least one, if there is any, and no more than fit into one message.
     ///

@@ -8,7 +8,7 @@ use super::call::*;
 use super::table::NAME_LIMIT;
 use super::*;
 use crate::txn::TxnShared;
-use crate::{Args, Limits, MemoryStore, Overlay, Reply, Span, Store, Txn};
+use crate::{Args, Limits, MemoryStore, Overlay, Reply, Span, Store, Txn, View};
 
 /// A store, the overlay of a group that is not written to the store yet, and a clock that the test sets.
 struct World {
@@ -44,7 +44,11 @@ impl World {
 
     /// Writes the overlay to the store, as the end of a group does.
     fn write_overlay(&mut self) {
-        let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
+        let written = self
+            .store
+            .write(&self.overlay, true, View::default())
+            .now_or_never()
+            .expect("memory is there at once");
         written.expect("memory takes everything");
         self.overlay.reset();
     }
@@ -179,8 +183,8 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
         fn scan(&self, from: &[u8], visit: &mut crate::Visit<'_>) -> crate::Result<()> {
             self.0.scan(from, visit)
         }
-        fn write(&self, batch: &Overlay, sync: bool) -> crate::Writing<'_> {
-            self.0.write(batch, sync)
+        fn write(&self, batch: &Overlay, sync: bool, _view: View) -> crate::Writing<'_> {
+            self.0.write(batch, sync, View::default())
         }
         fn key_estimate(&self) -> u64 {
             self.0.key_estimate()

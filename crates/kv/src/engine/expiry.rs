@@ -50,6 +50,11 @@ pub(super) async fn delete_expired(engine: Engine) {
 /// Visits one slice of the keys and queues the deletes of its expired keys. Gives whether this walk met any
 /// key with an expiry.
 pub(super) fn visit_slice(engine: &Engine, walk: &mut Walk) -> bool {
+    if engine.0.store.view().is_err() {
+        // The leader's engine walks.
+        *walk = Walk::default();
+        return false;
+    }
     if walk.from.is_empty() {
         *walk = Walk::default();
     }

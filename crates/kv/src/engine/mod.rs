@@ -16,7 +16,7 @@ mod work;
 mod writer;
 
 pub use claims::Claims;
-pub use handle::Engine;
+pub use handle::{Engine, Reading};
 pub use options::{Durability, EngineOptions};
 pub use stats::{KeyspaceCounts, Stats};
 pub use work::Work;

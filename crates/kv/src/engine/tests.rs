@@ -14,7 +14,9 @@ use units::{Bytes as Size, Driver, RealDriver};
 use super::refusals::ROOM_AGE_MS;
 use super::*;
 use crate::parallel_wal::WalMode;
-use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, Writing, execute, find};
+use crate::{
+    Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, View, Writing, execute, find,
+};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -318,7 +320,9 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
         let value = Bytes::from_static(b"v");
         overlay.put(Bytes::from(format!("key:{n}")), crate::Record { expires: crate::Expiry::NEVER, value });
     }
-    futures_util::FutureExt::now_or_never(store.write(&overlay, true)).expect("memory").expect("memory");
+    futures_util::FutureExt::now_or_never(store.write(&overlay, true, View::default()))
+        .expect("memory")
+        .expect("memory");
     assert_eq!(engine.keyspace_counts().expect("reads").age_ms, None, "never counted");
     let mut walk = expiry::Walk::default();
     while expiry::visit_slice(&engine, &mut walk) || engine.0.counted.lock().is_none() {
@@ -414,7 +418,7 @@ impl Store for SlowStore {
         self.memory.scan(from, visit)
     }
 
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool, _view: View) -> Writing<'_> {
         let mut keys: Vec<String> =
             batch.entries().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
         if batch.is_cleared() {
@@ -431,7 +435,7 @@ impl Store for SlowStore {
                 self.moved.changed_since(seen).await;
             }
             self.note_write_ended(&keys);
-            self.memory.write(&batch, sync).await
+            self.memory.write(&batch, sync, View::default()).await
         })
     }
 

@@ -15,4 +15,7 @@ pub trait Work: Send {
 
     /// Called when the pipeline's writes have the promised durability: the replies may be sent.
     fn writes_are_durable(self: Box<Self>);
+
+    /// Called instead where the store is replicated and does not lead: the pipeline has no effect, and its replies do not count.
+    fn not_leader(self: Box<Self>) {}
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -34,18 +35,55 @@ pub(super) struct Writer {
 struct RunGroup<'a> {
     works: Vec<Box<dyn Work>>,
     held: HeldKeys,
-    /// The write of the group's batch; `None` if the pipelines changed nothing, or the group is empty.
-    writing: Option<Writing<'a>>,
+    next: Next<'a>,
     keys: usize,
     bytes: usize,
     now_ms: u64,
     refusal: Option<Refusal>,
 }
 
+/// What is to be done with a group whose pipelines have run.
+enum Next<'a> {
+    /// The group's batch is being written.
+    Write(Writing<'a>),
+    /// Nothing was changed, and a replicated store confirms what was read.
+    Confirm(Writing<'a>),
+    /// The replies can be sent: nothing was changed.
+    Nothing,
+    /// Values of these keys were missing: each pipeline runs by itself once they are here.
+    Fetch(Vec<Bytes>),
+    /// Nothing was run.
+    Refuse(Error),
+}
+
 /// A group whose write has ended.
 struct EndedGroup {
-    works: Vec<Box<dyn Work>>,
+    works: Vec<Ended>,
     held: HeldKeys,
+}
+
+/// A pipeline that has ended.
+enum Ended {
+    Durable(Box<dyn Work>),
+    NotLeader(Box<dyn Work>),
+}
+
+impl Ended {
+    fn tell(self) {
+        match self {
+            Ended::Durable(work) => work.writes_are_durable(),
+            Ended::NotLeader(work) => work.not_leader(),
+        }
+    }
+
+    /// The end of a pipeline whose write, or whose confirmation, had this outcome. `None`: the pipeline is dropped, so that its client learns no outcome.
+    fn of(work: Box<dyn Work>, outcome: Result<()>) -> Option<Ended> {
+        match outcome.map_err(|error| error.kind()) {
+            Err(ErrorKind::Elsewhere) => Some(Ended::NotLeader(work)),
+            Err(ErrorKind::Open) => None,
+            Ok(()) | Err(_) => Some(Ended::Durable(work)),
+        }
+    }
 }
 
 /// Drops the waiting pipelines when a writer ends, also by a panic, so that no client waits for ever.
@@ -110,7 +148,7 @@ impl Writer {
             })
             .await;
             shared.queue.lock().idle.clear(self.number);
-            ended.drain(..).for_each(Work::writes_are_durable);
+            ended.drain(..).for_each(Ended::tell);
             if !goes_on {
                 // Another writer may be waiting for the end of this group.
                 shared.queue.lock().idle.wake_all();
@@ -125,6 +163,22 @@ impl Writer {
         let now_ms = shared.driver.unix_millis();
         let refusal = shared.refusals.lock().refusal(&*shared.store, now_ms);
         overlay.reset();
+        let view = match shared.store.view() {
+            Ok(view) => view,
+            Err(error) => {
+                let (works, held) = group.into_pipelines();
+                return RunGroup {
+                    works,
+                    held,
+                    next: Next::Refuse(error),
+                    keys: 0,
+                    bytes: 0,
+                    now_ms,
+                    refusal,
+                };
+            }
+        };
+        let mut missing = Vec::new();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut done = 0;
             while overlay.byte_size() < GROUP_BYTES
@@ -135,6 +189,7 @@ impl Writer {
                 #[cfg(debug_assertions)]
                 txn.claim(_claims.clone());
                 work.run(&mut txn);
+                missing.append(&mut txn.take_missing());
                 done += 1;
             }
             done
@@ -152,66 +207,100 @@ impl Writer {
                 overlay.reset();
             }
         }
+        let (keys, bytes) = (overlay.len(), overlay.byte_size());
         let begin = || {
-            shared.refusals.lock().note_batch(overlay.byte_size());
-            shared.store.write(overlay, self.synced)
+            if !missing.is_empty() {
+                return Next::Fetch(std::mem::take(&mut missing));
+            }
+            if overlay.is_empty() {
+                return shared.store.confirm(view).map_or(Next::Nothing, Next::Confirm);
+            }
+            shared.refusals.lock().note_batch(bytes);
+            Next::Write(shared.store.write(overlay, self.synced, view))
         };
-        let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
-        let writing = begun.unwrap_or_else(|_| {
+        let begun = catch_unwind(AssertUnwindSafe(begin));
+        let next = begun.unwrap_or_else(|_| {
             self.fail_by_panic();
             group.works.clear();
-            None
+            Next::Nothing
         });
         let (works, held) = group.into_pipelines();
-        RunGroup { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
+        RunGroup { works, held, next, keys, bytes, now_ms, refusal }
     }
 
     /// Waits until a group's batch is written. If the write fails, runs and writes each pipeline by itself.
     async fn finish_group(&self, group: RunGroup<'_>) -> EndedGroup {
-        let RunGroup { mut works, held, writing, keys, bytes, now_ms, refusal } = group;
+        let RunGroup { works, held, next, keys, bytes, now_ms, refusal } = group;
         let finishing = async {
-            let count = works.len() as u64;
-            let outcome = match writing {
-                Some(writing) => writing.await.map(|()| self.count_batch(keys, bytes)),
-                None => Ok(()),
-            };
-            match outcome {
-                Ok(()) => {
-                    self.shared.counters.pipelines.fetch_add(count, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    for work in &mut works {
-                        self.run_by_itself(&mut **work, now_ms, &refusal, &error).await;
+            let outcome = match next {
+                Next::Write(writing) => writing.await.map(|()| self.count_batch(keys, bytes)),
+                Next::Confirm(confirming) => confirming.await,
+                Next::Nothing => Ok(()),
+                Next::Fetch(missing) => match self.shared.store.fetch(missing).await {
+                    Err(error) if error.kind() == ErrorKind::Elsewhere => Err(error),
+                    fetched => {
+                        let outcome = fetched.and(Err(Error::Missing(String::new())));
+                        return self.run_each(works, now_ms, &refusal, outcome).await;
                     }
-                }
-            }
+                },
+                Next::Refuse(error) => Err(error),
+            };
+            self.run_each(works, now_ms, &refusal, outcome).await
         };
-        if AssertUnwindSafe(finishing).catch_unwind().await.is_err() {
+        let works = AssertUnwindSafe(finishing).catch_unwind().await.unwrap_or_else(|_| {
             self.fail_by_panic();
-            works.clear();
-        }
+            Vec::new()
+        });
         EndedGroup { works, held }
+    }
+
+    /// Ends the pipelines of a group whose write had an outcome; runs each by itself where the group's write failed.
+    async fn run_each(
+        &self,
+        works: Vec<Box<dyn Work>>,
+        now_ms: u64,
+        refusal: &Option<Refusal>,
+        outcome: Result<()>,
+    ) -> Vec<Ended> {
+        let mut ended = Vec::with_capacity(works.len());
+        for mut work in works {
+            let outcome = match &outcome {
+                Ok(()) => {
+                    self.shared.counters.pipelines.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Elsewhere => Err(Error::NotLeader(error.to_string())),
+                    ErrorKind::Open => Err(Error::Open(error.to_string())),
+                    _ => self.run_by_itself(&mut *work, now_ms, refusal, error).await,
+                },
+            };
+            ended.extend(Ended::of(work, outcome));
+        }
+        ended
     }
 
     /// Runs and writes one pipeline of a group whose write failed, so that a pipeline that fits or frees room
     /// still succeeds. If the pipeline's own write fails too, runs it again with writes refused.
+    ///
+    /// # Errors
+    /// `NotLeader` and `Open`. After another error of the write the pipeline's replies say so.
     async fn run_by_itself(
         &self,
         work: &mut dyn Work,
         now_ms: u64,
         refusal: &Option<Refusal>,
         group_error: &Error,
-    ) {
+    ) -> Result<()> {
         let (shared, mut overlay) = (&*self.shared, Overlay::default());
         let mut error = None;
         if matches!(group_error.kind(), ErrorKind::NoSpace | ErrorKind::Retry) {
-            overlay.begin_pipeline();
-            work.run(&mut self.txn(&mut overlay, now_ms, refusal.clone()));
-            match self.write(&overlay).await {
+            match self.run_and_write(work, &mut overlay, (now_ms, refusal)).await {
                 Ok(()) => {
                     shared.counters.pipelines.fetch_add(1, Ordering::Relaxed);
-                    return;
+                    return Ok(());
                 }
+                Err(e) if matches!(e.kind(), ErrorKind::Elsewhere | ErrorKind::Open) => return Err(e),
                 Err(e) => error = Some(e),
             }
         }
@@ -224,15 +313,41 @@ impl Writer {
         overlay.reset();
         let refused = Some(Refusal { text, growth_only: false });
         work.run(&mut self.txn(&mut overlay, now_ms, refused));
+        Ok(())
     }
 
-    async fn write(&self, overlay: &Overlay) -> Result<()> {
-        if overlay.is_empty() {
+    /// Runs and writes one pipeline, once the values that it reads are here. A value that no replica has makes the reply of its command an error.
+    async fn run_and_write(
+        &self,
+        work: &mut dyn Work,
+        overlay: &mut Overlay,
+        (now_ms, refusal): (u64, &Option<Refusal>),
+    ) -> Result<()> {
+        let store = &*self.shared.store;
+        loop {
+            overlay.reset();
+            let view = store.view()?;
+            overlay.begin_pipeline();
+            let missing = {
+                let mut txn = self.txn(overlay, now_ms, refusal.clone());
+                work.run(&mut txn);
+                txn.take_missing()
+            };
+            if !missing.is_empty() {
+                match store.fetch(missing).await {
+                    Ok(()) => continue,
+                    Err(Error::Missing(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !overlay.is_empty() {
+                store.write(overlay, self.synced, view).await?;
+                self.count_batch(overlay.len(), overlay.byte_size());
+            } else if let Some(confirming) = store.confirm(view) {
+                confirming.await?;
+            }
             return Ok(());
         }
-        self.shared.store.write(overlay, self.synced).await?;
-        self.count_batch(overlay.len(), overlay.byte_size());
-        Ok(())
     }
 
     fn txn<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {

@@ -191,6 +191,12 @@ impl Replica {
             && self.leadership.as_ref().is_some_and(lasts)
     }
 
+    /// The term in which the replica leads and takes commands, and the index of its office: tables that hold the log up to there have every command that was committed in earlier terms.
+    pub fn serves_in(&self) -> Option<(Term, Index)> {
+        let leads = self.leadership.as_ref().filter(|_| self.serves())?;
+        Some((leads.term, leads.office?))
+    }
+
     /// Bytes of the entries in the replica's log.
     pub fn log_bytes(&self) -> u64 {
         self.node.store().bytes()

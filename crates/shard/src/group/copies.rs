@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use replica::{Body, ReplicaId};
 
-use super::{Group, Refused};
+use super::{Answered, Group, Refused};
 use crate::Result;
 use crate::batch::Batch;
 use crate::peer::{Answer, PeerMessage, RecordName, Request};
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// The record of a key, with its value, which is pulled where these tables lack it.
-    pub(super) async fn get_with_value(&self, key: &[u8]) -> std::result::Result<Option<Row>, Refused> {
+    pub(super) async fn get_with_value(&self, key: &[u8]) -> Answered<Option<Row>> {
         let get = || self.parts.tables.get(key).map_err(|error| self.failed(&error));
         let mut row = get()?;
         loop {

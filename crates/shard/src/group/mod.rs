@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use kv::Overlay;
 use parking_lot::Mutex;
-use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings};
+use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
 use units::sync::Event as Signal;
 use units::{Bytes, Driver, Instant, sleep_until};
 
@@ -96,6 +96,9 @@ pub enum Refused {
     #[error("the replica has ended")]
     Ended,
 }
+
+/// The answer to a client, or the reason why there is none.
+pub type Answered<T> = std::result::Result<T, Refused>;
 
 /// One replica of a group, with its tasks.
 ///
@@ -263,22 +266,110 @@ impl Group {
     ///
     /// # Errors
     /// `NotLeader` and `Full` where nothing was begun. After `Unknown` and `Ended` the batch may be carried out later, or never.
-    pub async fn write(&self, batch: &Overlay) -> std::result::Result<Index, Refused> {
+    pub async fn write(&self, batch: &Overlay) -> Answered<Index> {
+        self.propose(batch, None).await
+    }
+
+    /// Like [`write`](Group::write), for a batch that follows from what was read in a term ([`view`](Group::view)): in another term nothing is begun. The call begins the write; the future does not borrow the batch.
+    pub(crate) fn write_in<'s>(
+        &'s self,
+        term: Term,
+        batch: &Overlay,
+    ) -> impl Future<Output = Answered<Index>> + use<'s> {
+        self.propose(batch, Some(term))
+    }
+
+    fn propose<'s>(
+        &'s self,
+        batch: &Overlay,
+        term: Option<Term>,
+    ) -> impl Future<Output = Answered<Index>> + use<'s> {
         let command = Batch::command(batch);
-        let ended = {
+        let begun = {
             let mut state = self.state.lock();
-            let leads = state.replica.leader() == Some(self.place.replica);
-            if leads && (state.lacks_room || state.replica.log_bytes() >= self.options.log.0) {
-                return Err(Refused::Full);
+            let leader = state.replica.leader();
+            let leads = leader == Some(self.place.replica);
+            if term.is_some_and(|term| state.replica.serves_in().is_none_or(|(of, _)| of != term)) {
+                Err(Refused::NotLeader(leader))
+            } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.options.log.0) {
+                Err(Refused::Full)
+            } else {
+                let (id, ended) = state.clients.begin_command();
+                self.step(&mut state, Event::Propose(id, command));
+                Ok(ended)
             }
-            let (id, ended) = state.clients.begin_command();
-            self.step(&mut state, Event::Propose(id, command));
-            ended
         };
-        match ended.await {
-            Ok(Outcome::Committed(index)) => self.has_applied(index).await.map(|()| index),
-            Ok(Outcome::Refused(leader)) => Err(Refused::NotLeader(leader)),
-            Ok(Outcome::Unknown) => Err(Refused::Unknown),
+        async move {
+            match begun?.await {
+                Ok(Outcome::Committed(index)) => self.has_applied(index).await.map(|()| index),
+                Ok(Outcome::Refused(leader)) => Err(Refused::NotLeader(leader)),
+                Ok(Outcome::Unknown) => Err(Refused::Unknown),
+                Err(Canceled) => Err(Refused::Ended),
+            }
+        }
+    }
+
+    /// The term in which this replica leads, if its tables hold every command of earlier terms: commands may run over the tables.
+    ///
+    /// # Errors
+    /// `NotLeader`, also while the tables lack something; `Ended`.
+    pub fn view(&self) -> Answered<Term> {
+        let state = self.state.lock();
+        if state.ended.is_some() {
+            return Err(Refused::Ended);
+        }
+        let serves = state.replica.serves_in();
+        let serves = serves.filter(|(_, office)| self.parts.tables.applied() >= *office);
+        serves.map(|(term, _)| term).ok_or_else(|| Refused::NotLeader(state.replica.leader()))
+    }
+
+    /// True if everything that was read from the tables in a term was current until now, by the leader's lease.
+    pub(crate) fn may_answer(&self, term: Term) -> bool {
+        let state = self.state.lock();
+        let now = self.parts.driver.now();
+        state.ended.is_none() && state.replica.term() == term && state.replica.may_answer(now)
+    }
+
+    /// Waits until it is certain that everything that was read from the tables in a term was current when this call began.
+    ///
+    /// # Errors
+    /// `NotLeader`: the term is over, and what was read does not count.
+    pub(crate) async fn confirm(&self, term: Term) -> Answered<()> {
+        while !self.may_answer(term) {
+            let (_, by_lease) = self.read_index().await?;
+            let state = self.state.lock();
+            if state.replica.term() != term {
+                return Err(Refused::NotLeader(state.replica.leader()));
+            }
+            if !by_lease {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets the values of keys that the tables lack from other replicas.
+    ///
+    /// # Errors
+    /// `NoCopy` where nobody who has a value answers.
+    pub(crate) async fn fetch(&self, keys: &[bytes::Bytes]) -> Answered<()> {
+        for key in keys {
+            self.get_with_value(key).await?;
+        }
+        Ok(())
+    }
+
+    /// The index up to which tables must hold the log to answer a read of now, and whether the answer needs the lease still.
+    async fn read_index(&self) -> Answered<(Index, bool)> {
+        let asked = {
+            let mut state = self.state.lock();
+            let (id, asked) = state.clients.begin_read();
+            self.step(&mut state, Event::Read(id));
+            asked
+        };
+        match asked.await {
+            Ok(Reading::Answer { index, by_lease }) => Ok((index, by_lease)),
+            Ok(Reading::Refused(leader)) => Err(Refused::NotLeader(leader)),
             Err(Canceled) => Err(Refused::Ended),
         }
     }
@@ -287,19 +378,9 @@ impl Group {
     ///
     /// # Errors
     /// `NotLeader`; `NoCopy` where this leader lacks the value, and nobody answers who has it.
-    pub async fn get(&self, key: &[u8]) -> std::result::Result<Option<Row>, Refused> {
+    pub async fn get(&self, key: &[u8]) -> Answered<Option<Row>> {
         loop {
-            let asked = {
-                let mut state = self.state.lock();
-                let (id, asked) = state.clients.begin_read();
-                self.step(&mut state, Event::Read(id));
-                asked
-            };
-            let (index, by_lease) = match asked.await {
-                Ok(Reading::Answer { index, by_lease }) => (index, by_lease),
-                Ok(Reading::Refused(leader)) => return Err(Refused::NotLeader(leader)),
-                Err(Canceled) => return Err(Refused::Ended),
-            };
+            let (index, by_lease) = self.read_index().await?;
             self.has_applied(index).await?;
             let row = self.get_with_value(key).await?;
             let now = self.parts.driver.now();
@@ -310,7 +391,7 @@ impl Group {
     }
 
     /// Waits until the tables hold the log up to `index`.
-    async fn has_applied(&self, index: Index) -> std::result::Result<(), Refused> {
+    async fn has_applied(&self, index: Index) -> Answered<()> {
         loop {
             let version = self.applied.version();
             if self.parts.tables.applied() >= index {

@@ -113,6 +113,16 @@ impl GroupTables {
         stored.map(|stored| self.decode(key, &stored)).transpose()
     }
 
+    fn read_many(&self, keys: &[&[u8]]) -> Outcome<Vec<Option<Row>>> {
+        let names: Vec<Vec<u8>> = keys.iter().map(|key| self.keys.row(key)).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let stored = self.db.rocks().multi_get(&names).map_err(|error| error.to_string())?;
+        let row = |(stored, key): (&Option<_>, &&[u8])| {
+            stored.as_deref().map(|stored| self.decode(key, stored)).transpose()
+        };
+        stored.iter().zip(keys).map(row).collect()
+    }
+
     fn decode(&self, key: &[u8], stored: &[u8]) -> Outcome<Row> {
         decode_row(stored).ok_or_else(|| format!("the record of key \"{}\" is damaged", key.escape_ascii()))
     }
@@ -325,8 +335,8 @@ impl Tables for GroupTables {
         Ok(())
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Row>> {
-        self.done(self.read(key))
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>> {
+        self.done(self.read_many(keys))
     }
 
     fn rows(&self, from: &[u8]) -> Result<Rows> {

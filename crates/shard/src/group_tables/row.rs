@@ -3,7 +3,7 @@
 //! | key | | value |
 //! |---|---|---|
 //! | group, 8 bytes, big-endian; `m` | the state of the group's tables | version 1, 1 byte; applied index, 8; highest index of a record, 8 |
-//! | group; `r`; a client's key | the record of the key | index, 8 bytes; term, 8; a record's header, 9 (`kv::RecordHeader`); 1 if the value follows, else 0; the value |
+//! | group; `r`; a client's key | the record of the key | index, 8 bytes; term, 8; 1 if the value is there, else 0; a record as `kv` stores it, without its value where that is not there |
 //!
 //! Numbers in values are little-endian. RocksDB's blocks carry checksums.
 
@@ -86,11 +86,11 @@ impl GroupKeys {
 /// The stored form of a record.
 pub(super) fn encode_row(row: &Row) -> Vec<u8> {
     let Row { index, term, expires, value } = row;
-    let mut stored = Vec::with_capacity(8 + 8 + HEADER_LEN + 1 + value.as_ref().map_or(0, Vec::len));
+    let mut stored = Vec::with_capacity(8 + 8 + 1 + HEADER_LEN + value.as_ref().map_or(0, Vec::len));
     stored.extend(index.0.to_le_bytes());
     stored.extend(term.0.to_le_bytes());
-    stored.extend_from_slice(Record { expires: *expires, value: Default::default() }.header().as_bytes());
     stored.push(if value.is_some() { WITH_VALUE } else { WITHOUT_VALUE });
+    stored.extend_from_slice(Record { expires: *expires, value: Default::default() }.header().as_bytes());
     stored.extend_from_slice(value.as_deref().unwrap_or_default());
     stored
 }
@@ -99,11 +99,11 @@ pub(super) fn encode_row(row: &Row) -> Vec<u8> {
 pub(super) fn decode_row(stored: &[u8]) -> Option<Row> {
     let (index, rest) = stored.split_first_chunk()?;
     let (term, rest) = rest.split_first_chunk()?;
-    let (header, rest) = rest.split_at_checked(HEADER_LEN)?;
-    let expires = RecordRef::decode(header).ok()?.expires;
-    let value = match rest.split_first()? {
-        (&WITH_VALUE, value) => Some(value.to_vec()),
-        (&WITHOUT_VALUE, []) => None,
+    let (has_value, record) = rest.split_first()?;
+    let RecordRef { expires, value } = RecordRef::decode(record).ok()?;
+    let value = match (*has_value, value) {
+        (WITH_VALUE, value) => Some(value.to_vec()),
+        (WITHOUT_VALUE, []) => None,
         _ => return None,
     };
     Some(Row {

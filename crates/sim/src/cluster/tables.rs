@@ -133,8 +133,9 @@ impl Tables for ModelTables {
         Ok(())
     }
 
-    fn get(&self, key: &[u8]) -> shard::Result<Option<Row>> {
-        Ok(self.state.lock().live.rows.get(key).cloned())
+    fn get_many(&self, keys: &[&[u8]]) -> shard::Result<Vec<Option<Row>>> {
+        let state = self.state.lock();
+        Ok(keys.iter().map(|key| state.live.rows.get(*key).cloned()).collect())
     }
 
     fn rows(&self, from: &[u8]) -> shard::Result<Rows> {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kv::parallel_wal::WalMode;
-use kv::{Engine, EngineOptions, MemoryStore, Overlay, Store, Visit, Writing};
+use kv::{Engine, EngineOptions, MemoryStore, Overlay, Store, View, Visit, Writing};
 use server::{ServeOptions, Server};
 use units::RealDriver;
 
@@ -310,8 +310,8 @@ impl Store for SlowStore {
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> kv::Result<()> {
         self.store.scan(from, visit)
     }
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
-        self.store.write(batch, sync)
+    fn write(&self, batch: &Overlay, sync: bool, _view: View) -> Writing<'_> {
+        self.store.write(batch, sync, View::default())
     }
     fn key_estimate(&self) -> u64 {
         self.store.key_estimate()

@@ -1,0 +1,31 @@
+//! A cluster as its clients see it: the slots of Redis Cluster, who leads them, and this process's part.
+
+mod topology;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use kv::Engine;
+use tokio::sync::watch;
+
+pub use self::topology::{ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
+
+/// The cluster that the server's process is part of.
+///
+/// Nothing here waits for another process.
+pub trait Cluster: Send + Sync + Debug {
+    /// The cluster as this process knows it now.
+    fn topology(&self) -> Arc<Topology>;
+
+    /// The engine over this process's replica of a group; `None` if it has none.
+    fn engine(&self, group: GroupNumber) -> Option<Engine>;
+
+    /// True if this process's replica of the group leads, and commands may run in its engine now.
+    fn leads(&self, group: GroupNumber) -> bool;
+
+    /// How far this process's replica of a group may be behind the leader; `None` if it cannot tell.
+    fn behind_ms(&self, group: GroupNumber) -> Option<u64>;
+
+    /// A number that changes with the topology, and with the leader of a group that this process has a replica of.
+    fn changes(&self) -> watch::Receiver<u64>;
+}

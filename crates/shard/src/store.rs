@@ -1,0 +1,131 @@
+//! A group as the store below an engine: the leader's engine runs commands over the leader's tables, and a batch is an entry of the group's log.
+//!
+//! A view is a term in which this replica leads and its tables have all of earlier terms. A command that reads and writes in one view is linearizable: nobody else writes in that term, and its own engine runs no two commands on one key at a time.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use kv::parallel_wal::WalMode;
+use kv::{Error, Overlay, Record, Store, View, Visit, Writing};
+use replica::Term;
+
+use crate::group::{Group, Refused};
+use crate::tables::{Row, Tables};
+
+/// The store of one group. Its writes are durable in the logs of a majority, whatever `sync` says.
+#[derive(Debug)]
+pub struct GroupStore {
+    group: Arc<Group>,
+    tables: Arc<dyn Tables>,
+}
+
+impl GroupStore {
+    /// The store of a group with these tables.
+    pub fn new(group: Arc<Group>, tables: Arc<dyn Tables>) -> GroupStore {
+        GroupStore { group, tables }
+    }
+
+    fn to_error(&self, refused: Refused) -> Error {
+        let group = self.group.place().group;
+        match refused {
+            Refused::NotLeader(_) => Error::NotLeader(format!("{group}: {refused}")),
+            Refused::Unknown => Error::Open(format!("{group}: {refused}")),
+            Refused::Full => {
+                Error::Refused { doing: "writing to the group's log", detail: format!("{group}: {refused}") }
+            }
+            Refused::NoCopy => Error::Missing(format!("{group}: {refused}")),
+            Refused::Ended => {
+                Error::Store { doing: "writing to the group's log", detail: format!("{group}: {refused}") }
+            }
+        }
+    }
+}
+
+fn tables_failed(error: &crate::Error) -> Error {
+    Error::Store { doing: "reading the group's tables", detail: error.to_string() }
+}
+
+/// A record as the engine's stores have it. Without its value where that is not here.
+fn stored(row: &Row) -> Vec<u8> {
+    let value = row.value.as_ref().map(|value| bytes::Bytes::copy_from_slice(value)).unwrap_or_default();
+    Record { expires: row.expires, value }.encode()
+}
+
+impl Store for GroupStore {
+    fn view(&self) -> kv::Result<View> {
+        self.group.view().map(|term| View(term.0)).map_err(|refused| self.to_error(refused))
+    }
+
+    fn confirm(&self, view: View) -> Option<Writing<'_>> {
+        let term = Term(view.0);
+        if self.group.may_answer(term) {
+            return None;
+        }
+        Some(Box::pin(
+            async move { self.group.confirm(term).await.map_err(|refused| self.to_error(refused)) },
+        ))
+    }
+
+    fn fetch(&self, keys: Vec<bytes::Bytes>) -> Writing<'_> {
+        Box::pin(async move {
+            let fetched = self.group.fetch(&keys).await;
+            fetched.map_err(|refused| self.to_error(refused))
+        })
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {
+        self.multi_get(&[key], &mut |_, stored| found(stored))
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> kv::Result<()> {
+        let rows = self.tables.get_many(keys).map_err(|error| tables_failed(&error))?;
+        if rows.iter().flatten().any(|row| row.value.is_none()) {
+            let group = self.group.place().group;
+            return Err(Error::Missing(format!("{group}: no replica that has the value answers")));
+        }
+        for (place, row) in rows.iter().enumerate() {
+            found(place, row.as_ref().map(stored).as_deref());
+        }
+        Ok(())
+    }
+
+    /// Visits parts of the keys, each from one state of the tables. A record whose value is not here comes without it.
+    fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> kv::Result<()> {
+        let mut from = from.to_vec();
+        loop {
+            let part = self.tables.rows(&from).map_err(|error| tables_failed(&error))?;
+            for (key, row) in &part.rows {
+                if let ControlFlow::Break(()) = visit(key, &stored(row)) {
+                    return Ok(());
+                }
+            }
+            match part.to {
+                Some(to) => from = to,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn write(&self, batch: &Overlay, _sync: bool, view: View) -> Writing<'_> {
+        let writing = self.group.write_in(Term(view.0), batch);
+        Box::pin(async move { writing.await.map(|_| ()).map_err(|refused| self.to_error(refused)) })
+    }
+
+    fn wal(&self) -> WalMode {
+        WalMode::Auto
+    }
+
+    fn sync(&self) -> kv::Result<()> {
+        Ok(())
+    }
+
+    fn key_estimate(&self) -> u64 {
+        // A group's keys are counted by walks: RocksDB estimates the keys of all groups together.
+        u64::MAX
+    }
+
+    /// Leaves the replica as it is: it serves the group without its engine too.
+    fn close(&self) -> kv::Result<()> {
+        Ok(())
+    }
+}
