@@ -18,6 +18,14 @@ pub enum Error {
     /// The file system or the drive failed. Where the log is full nothing was written, and the call can be repeated.
     #[error(transparent)]
     Fs(#[from] fs::Error),
+    /// A file with the process's own state is damaged.
+    #[error("the state file {path}: {why}")]
+    StateFile {
+        /// The file's path.
+        path: String,
+        /// The fault of the file, for people.
+        why: String,
+    },
     /// A record of the log is not what this version writes.
     #[error("record {ticket} of the groups' log: {why}")]
     Record {

@@ -14,6 +14,7 @@ mod group_tables;
 mod log;
 mod peer;
 mod rules;
+mod state_file;
 mod store;
 mod tables;
 mod wait;
@@ -28,5 +29,6 @@ pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
 pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
+pub use state_file::{read_state, replace_state};
 pub use store::GroupStore;
 pub use tables::{Entry, Row, Rows, Tables};
