@@ -1,0 +1,2 @@
+//! Frames.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The connections between the processes of a cluster.
+#![forbid(unsafe_code)]
