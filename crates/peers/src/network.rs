@@ -219,7 +219,7 @@ impl std::fmt::Debug for Network {
 /// Delivers the messages between replicas of this process, for ever.
 async fn deliver_local(context: Arc<Context>, queue: Arc<Queue>) {
     loop {
-        queue.is_filled().await;
+        queue.until_filled().await;
         if let Some(message) = queue.pop_if(|_| true) {
             context.deliver(&[&message]).expect("the message's own bytes");
         }

@@ -34,7 +34,7 @@ pub(crate) async fn carry(context: Arc<Context>, node: NodeId, address: SocketAd
     // One line in the log for an outage, not one for each attempt.
     let (mut backoff, mut is_logged) = (LEAST_BACKOFF, false);
     loop {
-        queue.is_filled().await;
+        queue.until_filled().await;
         let connected = timeout(CONNECT_WITHIN, connect(&context, node, address)).await;
         match connected.unwrap_or_else(|late| Err(late.into())) {
             Ok(stream) => {
@@ -82,7 +82,7 @@ async fn write(context: &Context, node: NodeId, queue: &Queue, mut stream: Box<d
     loop {
         let mut answer = [0];
         tokio::select! {
-            () = queue.is_filled() => {}
+            () = queue.until_filled() => {}
             read = stream.read(&mut answer) => match read {
                 Ok(0) => return io::Error::new(io::ErrorKind::ConnectionReset, "the peer closed it"),
                 Ok(_) => return io::Error::new(io::ErrorKind::InvalidData, "the peer sent bytes"),

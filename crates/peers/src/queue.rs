@@ -57,7 +57,7 @@ impl Queue {
     }
 
     /// Waits until there is a message. For one task at a time; may be dropped at any time.
-    pub(crate) async fn is_filled(&self) {
+    pub(crate) async fn until_filled(&self) {
         while self.waiting.lock().messages.is_empty() {
             self.filled.notified().await;
         }

@@ -92,6 +92,19 @@ fn a_process_that_was_killed_is_reached_when_it_has_started_again() {
     first.inbox.wait_until(|received| received.len() == 1);
 }
 
+#[test]
+fn a_node_that_has_moved_gets_its_messages_at_the_new_address() {
+    let (first, old, new) =
+        (Process::start(options(1)), Process::start(options(2)), Process::start(options(2)));
+    first.knows(2, old.network.address());
+    first.beat(1, 2);
+    old.inbox.wait_until(|received| received.len() == 1);
+    first.knows(2, new.network.address());
+    first.beat(1, 2);
+    new.inbox.wait_until(|received| received.len() == 1);
+    assert_eq!(old.inbox.received().len(), 1);
+}
+
 /// A receiver whose connection of long messages stands still after the first one, until a heartbeat has come.
 struct Stalled {
     inbox: Arc<Inbox>,

@@ -19,13 +19,15 @@
 //! | 19 | 4 | bytes of the first key; then these |
 //! | | 4 | bytes of the key behind the part, then these; `0xffff_ffff` if there is none |
 //! | | 4 | number of records; then of each: |
-//! | | 4 | bytes of the key; then these; index, term, expiry (milliseconds since 1970, 0 never), 8 bytes each |
+//! | | 4 | bytes of the key; then these; index, 8 bytes; term, 8 |
+//! | | 9 | the record's header (`kv::RecordHeader`) |
 //! | | 4 | bytes of the value, then these; `0xffff_ffff` if there is none |
 //!
 //! A decoded message takes less than 32 times the memory of its bytes, where all its parts are empty.
 
-use kv::Expiry;
+use kv::{HEADER_LEN, Record, RecordRef};
 use replica::{Index, ReplicaId, Term};
+use zerocopy::IntoBytes;
 
 use super::message::{Answer, PeerMessage, RecordName, Request, RequestId};
 use super::raft;
@@ -148,8 +150,10 @@ fn put_answer(bytes: &mut Vec<u8>, answer: &Answer) {
             put_length(bytes, rows.len());
             for (key, Row { index, term, expires, value }) in rows {
                 put_counted(bytes, key);
-                let expires = expires.unix_ms().unwrap_or_default();
-                [index.0, term.0, expires].iter().for_each(|number| put_number(bytes, *number));
+                put_number(bytes, index.0);
+                put_number(bytes, term.0);
+                let record = Record { expires: *expires, value: Default::default() };
+                bytes.extend_from_slice(record.header().as_bytes());
                 put_optional(bytes, value.as_deref());
             }
         }
@@ -167,10 +171,9 @@ fn answer(rest: &mut &[u8], kind: u8) -> Option<Answer> {
     let row = |rest: &mut &[u8]| {
         let key = counted(rest)?.to_vec();
         let (index, term) = (Index(number(rest)?), Term(number(rest)?));
-        let expires = match number(rest)? {
-            0 => Expiry::NEVER,
-            unix_ms => Expiry::at(i64::try_from(unix_ms).ok()?),
-        };
+        let (header, behind) = rest.split_at_checked(HEADER_LEN)?;
+        let expires = RecordRef::decode(header).ok()?.expires;
+        *rest = behind;
         Some((key, Row { index, term, expires, value: optional(rest)? }))
     };
     Some(Answer::Rows(Rows { from, to, rows: several(rest, row)? }))

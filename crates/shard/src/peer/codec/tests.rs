@@ -5,6 +5,7 @@ use ::raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, Entry, EntryType,
     Message as RaftMessage, MessageType,
 };
+use kv::Expiry;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
