@@ -27,6 +27,8 @@ pub const MAX_MESSAGE: usize = MAX_FRAME - (HEADER - LENGTH) - LENGTH;
 const VERSION: u8 = 1;
 const HELLO: u8 = 1;
 const MESSAGES: u8 = 2;
+/// Bytes of a hello with its length: a connection that begins with more is refused before these are taken into memory.
+pub(crate) const HELLO_BYTES: usize = HEADER + 24;
 /// Bytes of a length, and of a frame before its payload.
 const LENGTH: usize = 4;
 const HEADER: usize = 50;
@@ -282,6 +284,11 @@ mod tests {
                 assert_eq!(Frame::decode(&bytes[..len]), Ok(None), "{len} of {name}");
             }
         }
+    }
+
+    #[test]
+    fn a_hello_has_the_length_that_is_waited_for() {
+        assert_eq!(FrameWriter::new(process()).hello(hello()).len(), HELLO_BYTES);
     }
 
     #[test]

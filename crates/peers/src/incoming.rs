@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::admission::Refusal;
 use crate::context::Context;
-use crate::frame::{Frame, Payload};
+use crate::frame::{Frame, HELLO_BYTES, Payload};
 use crate::identity::ProcessId;
 use crate::{socket, tls};
 
@@ -102,7 +102,7 @@ where
     S: AsyncRead + Unpin,
 {
     let mut frames = Frames { stream, buffer: BytesMut::new() };
-    let hello = frames.next(|frame| {
+    let hello = frames.next(HELLO_BYTES, |frame| {
         let Payload::Hello(hello) = frame.payload else { return Err(Refusal::NoHello) };
         let node = frame.from.node;
         if context.tls.is_some() && !certificate.as_ref().is_some_and(|own| tls::names(own, node)) {
@@ -117,7 +117,7 @@ where
         Err(_) => return Refusal::Late.into(),
     };
     loop {
-        let delivered = frames.next(|frame| {
+        let delivered = frames.next(usize::MAX, |frame| {
             let Payload::Messages(messages) = frame.payload else { return Err(Refusal::OtherProcess) };
             context.admission.check(from, frame.from)?;
             context.deliver(&messages)
@@ -135,13 +135,20 @@ struct Frames<S> {
 }
 
 impl<S: AsyncRead + Unpin> Frames<S> {
-    /// Waits for the next frame, and hands it to `take`.
-    async fn next<T>(&mut self, take: impl FnOnce(Frame<'_>) -> Result<T, Refusal>) -> Result<T, End> {
+    /// Waits for the next frame, and hands it to `take`. A connection is refused as one without a hello where its first `most` bytes are no frame.
+    async fn next<T>(
+        &mut self,
+        most: usize,
+        take: impl FnOnce(Frame<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, End> {
         loop {
             if let Some((frame, len)) = Frame::decode(&self.buffer).map_err(Refusal::from)? {
                 let taken = take(frame)?;
                 self.buffer.advance(len);
                 return Ok(taken);
+            }
+            if self.buffer.len() > most {
+                return Err(Refusal::NoHello.into());
             }
             if self.buffer.is_empty() && self.buffer.capacity() > MOST_IDLE_BYTES {
                 self.buffer = BytesMut::new();

@@ -154,9 +154,13 @@ fn messages_that_wait_go_in_one_frame() {
     let inbox = Arc::new(Inbox::default());
     let first = Network::start(options(1), runtime.handle(), inbox).expect("starts");
     first.set_node(node(2), second.network.address()).expect("on loopback");
-    let (go, gone) = mpsc::channel::<()>();
+    let ((go, gone), (begin, begun)) = (mpsc::channel::<()>(), mpsc::channel());
     // The only thread of the runtime waits, so that no message is written.
-    runtime.spawn(async move { gone.recv().ok() });
+    runtime.spawn(async move {
+        begin.send(()).expect("the test waits");
+        gone.recv().ok()
+    });
+    begun.recv().expect("the task runs");
     for group in 0..1000 {
         first.set_replica(GroupId(group), ReplicaId(2), node(2));
         first.send(GroupId(group), ReplicaId(1), ReplicaId(2), heartbeat(1, 2));

@@ -51,11 +51,14 @@ fn a_connection_with_a_bad_frame_is_closed_and_nothing_of_the_frame_is_delivered
     let mut other = good.clone();
     other[0] = 9;
     let too_long = u32::try_from(MAX_FRAME + 1).expect("small").to_le_bytes();
+    // The begin of a frame of 8 MiB, which the connection would wait for.
+    let unfinished = [&[0, 0, 128, 0, 0, 0, 0, 0, 1][..], &[7; 100]].concat();
     let bad: &[&[u8]] = &[
         b"GET / HTTP/1.1\r\nHost: furrow\r\n\r\n",
         &[0; 4096],
         &too_long,
         &messages(&[&good]),
+        &unfinished,
         &[&hello[..], &corrupt].concat(),
         &[&hello[..], &newer].concat(),
         &[&hello[..], &too_long].concat(),
