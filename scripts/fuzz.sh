@@ -28,6 +28,8 @@ golden() { # the directories of golden files that fit a target
     fs-* | *-log | drive-contents) echo crates/fs/tests/golden ;;
     emulated-drive) echo crates/zoned/tests/golden ;;
     kv-record | write-batch) echo crates/kv/tests/golden ;;
+    peer-frame) echo crates/peers/tests/golden ;;
+    groups-record | peer-message) echo crates/shard/tests/golden ;;
     crash-trace) echo crates/sim/tests/golden ;;
   esac
 }

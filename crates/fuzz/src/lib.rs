@@ -55,6 +55,8 @@ pub const TARGETS: &[Target] = &[
     target("zk-credentials", zookeeper::credentials, &[]),
     target("zk-ensemble", zookeeper::ensemble, &[]),
     target("groups-record", shard::fuzz_record, &["shard/tests/golden"]),
+    target("peer-frame", peers::frame::fuzz_frame, &["peers/tests/golden"]),
+    target("peer-message", shard::fuzz_message, &["shard/tests/golden"]),
     target("crash-trace", database::crash_trace, &["sim/tests/golden"]),
 ];
 

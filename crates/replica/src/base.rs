@@ -103,7 +103,7 @@ impl Base {
     }
 
     /// Raft's snapshot that stands for this base.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot { data: self.encode().into(), ..Snapshot::default() };
         let metadata = snapshot.mut_metadata();
         (metadata.index, metadata.term) = (self.index.0, self.term.0);
@@ -112,7 +112,7 @@ impl Base {
     }
 
     /// The base that Raft's snapshot stands for; `None` if its parts contradict each other.
-    pub(crate) fn of_snapshot(snapshot: &Snapshot) -> Option<Base> {
+    pub fn of_snapshot(snapshot: &Snapshot) -> Option<Base> {
         let base = Base::decode(&snapshot.data)?;
         (base.snapshot().get_metadata() == snapshot.get_metadata()).then_some(base)
     }

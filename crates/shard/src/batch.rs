@@ -16,6 +16,8 @@ use kv::{Expiry, HEADER_LEN, Overlay, RecordRef};
 use replica::Command;
 use zerocopy::IntoBytes;
 
+use crate::fields::counted;
+
 const VERSION: u8 = 1;
 const DELETED: u8 = 0;
 const PUT: u8 = 1;
@@ -103,13 +105,6 @@ impl Batch {
         let is_ordered = batch.writes.is_sorted_by(|one, next| one.key < next.key);
         (rest.is_empty() && values.is_none_or(<[u8]>::is_empty) && is_ordered).then_some(batch)
     }
-}
-
-fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (len, tail) = rest.split_first_chunk()?;
-    let (bytes, tail) = tail.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
-    *rest = tail;
-    Some(bytes)
 }
 
 /// Bytes that decode to a batch are the bytes of that batch.

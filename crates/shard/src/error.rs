@@ -34,6 +34,12 @@ pub enum Error {
         /// The fault of the record, for people.
         why: String,
     },
+    /// The bytes of a peer are no message that this version reads.
+    #[error("a message of a peer: {why}")]
+    Message {
+        /// The fault of the message, for people.
+        why: String,
+    },
     /// The process has no replica of the group, or has one already.
     #[error("{group}: {why}")]
     Group {

@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod entries;
 mod error;
+mod fields;
 mod group;
 mod group_tables;
 mod log;
@@ -26,6 +28,8 @@ pub use group_tables::{GroupTables, TablesDb, TablesOptions};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
 pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use peer::fuzz_message;
 pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;

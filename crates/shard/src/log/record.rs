@@ -8,15 +8,16 @@
 //! | 10 | 1 | parts that follow: 1 vote, 2 base, 4 entries |
 //! | | 24 | vote: term, replica, commit index |
 //! | | 4 | base: its bytes; then these, as in `replica::Base` |
-//! | | 12 | entries: the first one's index, 8 bytes; their number |
-//! | | 13 each | an entry: kind (0 command or office, 2 change of members), term, 8 bytes; bytes, 4; then these |
+//! | | | entries: as in `entries.rs` |
 //!
 //! Kind 1 has a vote and a base, kind 3 a base, kind 4 no part. The parallel log's checksum covers a record.
 
-use raft::eraftpb::{Entry, EntryType, HardState};
+use raft::eraftpb::{Entry, HardState};
 use replica::Base;
 
 use super::stored::StoredGroup;
+use crate::entries::{entries, put_entries};
+use crate::fields::{byte, counted, number, put_counted, put_number};
 
 const VERSION: u8 = 1;
 const STATE: u8 = 1;
@@ -26,8 +27,6 @@ const REMOVED: u8 = 4;
 const VOTE: u8 = 1;
 const BASE: u8 = 2;
 const ENTRIES: u8 = 4;
-const NORMAL: u8 = 0;
-const MEMBERS: u8 = 2;
 
 /// A group of replicas, by its number in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,28 +116,16 @@ type Parts<'a> = (Option<&'a HardState>, Option<&'a Base>, &'a [Entry]);
 
 fn encode(group: GroupId, kind: u8, (vote, base, entries): Parts<'_>) -> Vec<u8> {
     let mut bytes = vec![VERSION, kind];
-    bytes.extend(group.0.to_le_bytes());
+    put_number(&mut bytes, group.0);
     let part = |there: bool, part: u8| if there { part } else { 0 };
     bytes.push(part(vote.is_some(), VOTE) | part(base.is_some(), BASE) | part(!entries.is_empty(), ENTRIES));
-    let length = |len: usize| u32::try_from(len).expect("a part is shorter than 4 GiB").to_le_bytes();
     if let Some(vote) = vote {
-        [vote.term, vote.vote, vote.commit].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        [vote.term, vote.vote, vote.commit].iter().for_each(|number| put_number(&mut bytes, *number));
     }
     if let Some(base) = base {
-        let base = base.encode();
-        bytes.extend(length(base.len()));
-        bytes.extend(base);
+        put_counted(&mut bytes, &base.encode());
     }
-    if let Some(first) = entries.first() {
-        bytes.extend(first.index.to_le_bytes());
-        bytes.extend(length(entries.len()));
-        for entry in entries {
-            bytes.push(if entry.entry_type == EntryType::EntryNormal { NORMAL } else { MEMBERS });
-            bytes.extend(entry.term.to_le_bytes());
-            bytes.extend(length(entry.data.len()));
-            bytes.extend_from_slice(&entry.data);
-        }
-    }
+    put_entries(&mut bytes, entries);
     bytes
 }
 
@@ -168,48 +155,6 @@ fn decode(record: &[u8]) -> Option<(GroupId, Change)> {
     rest.is_empty().then_some((group, change))
 }
 
-fn entries(rest: &mut &[u8]) -> Option<Vec<Entry>> {
-    let first = number(rest)?;
-    let count = length(rest)?;
-    let mut entries = Vec::new();
-    for place in 0..count as u64 {
-        let entry_type = match byte(rest)? {
-            NORMAL => EntryType::EntryNormal,
-            MEMBERS => EntryType::EntryConfChangeV2,
-            _ => return None,
-        };
-        let (term, data) = (number(rest)?, counted(rest)?.to_vec().into());
-        let index = first.checked_add(place)?;
-        entries.push(Entry { entry_type, term, index, data, ..Entry::default() });
-    }
-    (!entries.is_empty()).then_some(entries)
-}
-
-fn byte(rest: &mut &[u8]) -> Option<u8> {
-    let (byte, behind) = rest.split_first()?;
-    *rest = behind;
-    Some(*byte)
-}
-
-fn number(rest: &mut &[u8]) -> Option<u64> {
-    let (number, behind) = rest.split_first_chunk()?;
-    *rest = behind;
-    Some(u64::from_le_bytes(*number))
-}
-
-fn length(rest: &mut &[u8]) -> Option<usize> {
-    let (number, behind) = rest.split_first_chunk()?;
-    *rest = behind;
-    usize::try_from(u32::from_le_bytes(*number)).ok()
-}
-
-fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = length(rest)?;
-    let (bytes, behind) = rest.split_at_checked(len)?;
-    *rest = behind;
-    Some(bytes)
-}
-
 /// A fuzz test of the decoder: bytes that decode to a record are the bytes of that record.
 ///
 /// # Panics
@@ -223,6 +168,7 @@ pub fn fuzz_record(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use raft::eraftpb::EntryType;
     use replica::{Configuration, GroupState, Index, Office, ReplicaId, Role, Term};
 
     use super::*;

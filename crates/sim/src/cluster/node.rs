@@ -27,12 +27,14 @@ const GROUP_LOG_BYTES: u64 = 8 << 10;
 /// Longer than any operation of a drive.
 const LONGEST_OPERATION: Duration = Duration::from_millis(100);
 
-/// The messages that a node has sent, and that the network has not taken yet.
+/// The messages that a node has sent, and that the network has not taken yet. Each goes as its bytes, as between processes.
 #[derive(Debug, Default)]
 struct Outbox(Mutex<Vec<(ReplicaId, PeerMessage)>>);
 
 impl Peers for Outbox {
-    fn send(&self, _group: GroupId, _from: ReplicaId, to: ReplicaId, message: PeerMessage) {
+    fn send(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: PeerMessage) {
+        let bytes = message.encode(group, from, to).expect("replicas send messages that have bytes");
+        let (.., message) = PeerMessage::decode(&bytes).expect("the message's own bytes");
         self.0.lock().push((to, message));
     }
 }
