@@ -28,6 +28,7 @@ golden() { # the directories of golden files that fit a target
     fs-* | *-log | drive-contents) echo crates/fs/tests/golden ;;
     emulated-drive) echo crates/zoned/tests/golden ;;
     kv-record | write-batch) echo crates/kv/tests/golden ;;
+    cluster-value) echo crates/placement/tests/golden ;;
     crash-trace) echo crates/sim/tests/golden ;;
   esac
 }
