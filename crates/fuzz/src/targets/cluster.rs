@@ -19,7 +19,9 @@ pub(crate) fn value(bytes: &[u8]) {
     if let Ok(slots) = SlotMap::decode(bytes) {
         let first = slots.ranges().first().expect("a map has no gap");
         assert_eq!(slots.group(first.last), first.group);
-        (0..placement::SLOTS).filter_map(Slot::new).for_each(|slot| drop(slots.group(slot)));
+        for slot in (0..placement::SLOTS).filter_map(Slot::new) {
+            let _group = slots.group(slot);
+        }
     }
     let cluster = ClusterName::parse("barn").expect("a name");
     let pairs = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
