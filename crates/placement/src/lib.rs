@@ -3,6 +3,7 @@
 
 mod address;
 mod error;
+mod etcd;
 mod keys;
 mod names;
 mod place;
@@ -13,6 +14,11 @@ mod view;
 
 pub use address::Address;
 pub use error::{Error, ErrorKind, PlaceError, StaleError};
+pub use etcd::client::{Etcd, SeenOutcome};
+pub use etcd::election::Elected;
+pub use etcd::joined::{Joined, JoinedState};
+pub use etcd::settings::{ClientCertificate, EtcdSettings};
+pub use etcd::watch::ViewWatch;
 pub use names::{ClusterId, ClusterName, Epoch, GroupId, MAX_GROUPS, NodeId, Revision};
 pub use place::{Candidate, Replacements, place, replace};
 pub use slots::{SLOTS, Slot, crc16, hash_tag};
