@@ -14,10 +14,10 @@ case $what in
   *) say "usage: scripts/setup.sh [build|test|lint|guest]"; exit 2 ;;
 esac
 
-packages=(g++ make ca-certificates librocksdb-dev rocksdb-tools libleveldb-dev redis-tools)
+packages=(g++ make ca-certificates protobuf-compiler libprotobuf-dev librocksdb-dev rocksdb-tools libleveldb-dev redis-tools)
 cargo_dir >/dev/null || packages+=(rustc-web cargo-web)
 [ "$what" != test ] ||
-  packages+=(libisal-dev python3-plyvel python3-pytest python3-pip python3-setuptools libgtest-dev libgmock-dev postgresql libzookeeper-java libaio1 pkg-config openjdk-17-jdk-headless maven)
+  packages+=(libisal-dev python3-plyvel python3-pytest python3-pip python3-setuptools libgtest-dev libgmock-dev postgresql libzookeeper-java libaio1 pkg-config openjdk-17-jdk-headless maven etcd-server)
 [ "$what" != guest ] || packages+=(qemu-system-x86 fio btrfs-progs f2fs-tools kmod xz-utils zstd binutils libc-bin)
 need_packages "${packages[@]}"
 use_cargo

@@ -12,7 +12,7 @@
 
 mod targets;
 
-use targets::{array, database, drive, filesystem, pathprio, prio, server, zookeeper};
+use targets::{array, cluster, database, drive, filesystem, pathprio, prio, server, zookeeper};
 
 /// A decoder under fuzz tests.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     target("groups-record", shard::fuzz_record, &["shard/tests/golden"]),
     target("peer-frame", peers::frame::fuzz_frame, &["peers/tests/golden"]),
     target("peer-message", shard::fuzz_message, &["shard/tests/golden"]),
+    target("cluster-value", cluster::value, &["placement/tests/golden"]),
     target("crash-trace", database::crash_trace, &["sim/tests/golden"]),
 ];
 

@@ -1,6 +1,7 @@
 //! The fuzz targets, by the structures that they decode.
 
 pub(crate) mod array;
+pub(crate) mod cluster;
 pub(crate) mod database;
 pub(crate) mod drive;
 pub(crate) mod filesystem;

@@ -18,6 +18,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("zoned", &["units", "sys"]),
     ("turns", &["units"]),
     ("replica", &["units"]),
+    ("placement", &["replica"]),
     ("zk", &["turns"]),
     ("prio", &["units", "sys"]),
     ("pathprio", &["zoned"]),
@@ -42,7 +43,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("figures", &["bench"]),
     ("demo", &["units"]),
     ("cli", &["array", "export", "server", "sim", "figures", "demo", "pathprio", "zk"]),
-    ("fuzz", &["array", "server", "sim", "pathprio", "zk", "shard", "peers"]),
+    ("fuzz", &["array", "server", "sim", "pathprio", "zk", "shard", "peers", "placement"]),
     ("xtask", &[]),
     ("guest", &["fs", "prio", "xtask"]),
 ];
@@ -60,7 +61,7 @@ pub const RUNTIME_CRATES: &[&str] = &["tokio", "axum", "hyper", "async-std", "sm
 /// The only crates that may name the async runtime.
 pub const RUNTIME_USERS: &[&str] = &["server", "peers", "placement"];
 
-/// The crates that may link the async runtime, because they use it or start the server.
+/// The crates that may link the async runtime: those that use it, and those that start the server.
 pub const RUNTIME_LINKED: &[&str] = &["peers", "placement", "server", "bench", "figures", "cli", "fuzz"];
 
 /// Every broken rule of the crates, as a sentence.

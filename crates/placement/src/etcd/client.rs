@@ -1,0 +1,244 @@
+//! The client: requests about one cluster.
+
+use std::time::Duration;
+
+use etcd_client::{
+    Client, Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+
+use super::request::bounded;
+use super::settings::EtcdSettings;
+use crate::error::Error;
+use crate::keys::{Key, prefix};
+use crate::names::{ClusterName, Epoch, GroupId, Revision};
+use crate::values::meta::Meta;
+use crate::values::plan::GroupPlan;
+use crate::values::seen::Seen;
+use crate::values::slot_map::SlotMap;
+use crate::view::{ClusterView, RawValue};
+
+/// The longest answer that is read, in bytes: about ten times what a cluster of 1,024 groups and as many nodes has.
+const MAX_ANSWER: usize = 32 << 20;
+
+/// How often a change is tried that other processes' changes are in the way of.
+const MAX_TRIES: usize = 16;
+
+/// What became of a value that a leader wrote about its group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SeenOutcome {
+    /// Etcd holds the value.
+    Written,
+    /// Etcd holds a newer one, which stays.
+    Newer(Seen),
+}
+
+/// A client of etcd for one cluster. Clones share a connection.
+///
+/// Each request ends within the settings' timeout; those that may be tried again because another process was faster take a few times that. An etcd that cannot be reached is an error of the kind
+/// [`crate::ErrorKind::Retry`], which callers wait out: the connection is made again by itself. After such an error of a request that writes it is not known whether it took place; all of
+/// them may be repeated, [`Etcd::join`] with a higher counter of starts.
+///
+/// No request of a redis client needs etcd: this crate has nothing that the path of data could call.
+#[derive(Clone)]
+pub struct Etcd {
+    client: Client,
+    cluster: ClusterName,
+    timeout: Duration,
+}
+
+impl std::fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Etcd({})", self.cluster)
+    }
+}
+
+impl Etcd {
+    /// A client for the cluster of this name, which need not exist. Connects to etcd later, when that is first needed; only a user and a password are sent now.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`], [`Error::CredentialFile`]: the settings. With a user also [`Error::Unreachable`], and [`Error::Refused`] for a wrong password.
+    pub async fn connect(settings: &EtcdSettings, cluster: ClusterName) -> Result<Etcd, Error> {
+        let options = settings.options()?;
+        let connect = Client::connect(&settings.endpoints, Some(options));
+        let client = bounded("connect", settings.timeout, connect).await?;
+        Ok(Etcd { client, cluster, timeout: settings.timeout })
+    }
+
+    /// The name of the cluster.
+    pub fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    /// Creates the cluster, with slots in even ranges and without nodes or plans.
+    ///
+    /// # Errors
+    /// [`Error::ClusterExists`], unless etcd holds exactly this value, as after a repeated request; errors of a request.
+    pub async fn create_cluster(&self, meta: &Meta) -> Result<(), Error> {
+        let everything = prefix(&self.cluster);
+        let (key, value) = (self.path(Key::Meta), meta.encode());
+        let txn = Txn::new()
+            .when([Compare::create_revision(everything, CompareOp::Equal, 0).with_prefix()])
+            .and_then([
+                TxnOp::put(key.as_str(), value.as_slice(), None),
+                TxnOp::put(self.path(Key::Slots), SlotMap::even(meta.groups()).encode(), None),
+            ])
+            .or_else([TxnOp::get(key.as_str(), None)]);
+        let answer = self.txn("create the cluster", txn).await?;
+        if answer.succeeded() || current(&answer).is_some_and(|found| found.value() == value) {
+            return Ok(());
+        }
+        Err(Error::ClusterExists(self.cluster.clone()))
+    }
+
+    /// Raises the cluster's epoch, after etcd was restored from a backup: nodes that refuse what it holds take it from then on. The caller has asked the nodes for the highest epoch that they remember, and gives a higher one.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: the epoch is as high already, or was raised by another process; errors of [`Etcd::load`].
+    pub async fn raise_epoch(&self, epoch: Epoch) -> Result<Meta, Error> {
+        let key = self.path(Key::Meta);
+        let answer = self.get("read the cluster's epoch", key.as_str(), None).await?;
+        let found = answer.kvs().first().ok_or_else(|| Error::NoCluster(self.cluster.clone()))?;
+        let meta = Meta::decode(found.value()).map_err(|error| Error::Value { key: key.clone(), error })?;
+        if epoch <= meta.epoch() {
+            return Err(Error::Conflict(key));
+        }
+        let raised = meta.with_epoch(epoch);
+        match self.swap("raise the cluster's epoch", &key, raised.encode(), found.mod_revision()).await? {
+            Ok(_) => Ok(raised),
+            Err(_) => Err(Error::Conflict(key)),
+        }
+    }
+
+    /// Everything that etcd holds of the cluster, at one revision, which is not below that of any earlier answer to anybody.
+    ///
+    /// # Errors
+    /// [`Error::NoCluster`]; [`Error::Value`] for a value that is none; errors of a request.
+    pub async fn load(&self) -> Result<ClusterView, Error> {
+        let options = GetOptions::new().with_prefix();
+        let answer = self.get("load the cluster", prefix(&self.cluster), Some(options)).await?;
+        let revision = Revision(answer.header().map_or(0, |header| header.revision()));
+        let raw = answer.kvs().iter().map(|pair| RawValue {
+            key: pair.key(),
+            value: pair.value(),
+            changed: Revision(pair.mod_revision()),
+        });
+        let view = ClusterView::decode(&self.cluster, revision, raw)
+            .map_err(|error| Error::Value { key: error.key, error: error.error })?;
+        view.ok_or_else(|| Error::NoCluster(self.cluster.clone()))
+    }
+
+    /// Writes what a group's log says about its members, if that is not older than what etcd holds: see [`Seen::may_replace`].
+    ///
+    /// # Errors
+    /// [`Error::NoCluster`]; [`Error::Value`]: what etcd holds is none, and stays; [`Error::Conflict`] where others were faster 16 times; errors of a request.
+    pub async fn write_seen(&self, group: GroupId, seen: &Seen) -> Result<SeenOutcome, Error> {
+        let key = self.path(Key::Seen(group));
+        for _ in 0..MAX_TRIES {
+            let answer = self.get("read what a group's log says", key.as_str(), None).await?;
+            let found = answer.kvs().first();
+            if let Some(found) = found {
+                let held =
+                    Seen::decode(found.value()).map_err(|error| Error::Value { key: key.clone(), error })?;
+                if held == *seen {
+                    return Ok(SeenOutcome::Written);
+                }
+                if !seen.may_replace(&held) {
+                    return Ok(SeenOutcome::Newer(held));
+                }
+            }
+            let changed = found.map_or(0, KeyValue::mod_revision);
+            if self.swap("write what a group's log says", &key, seen.encode(), changed).await?.is_ok() {
+                return Ok(SeenOutcome::Written);
+            }
+        }
+        Err(Error::Conflict(key))
+    }
+
+    /// Writes the members that a group is to have, in the place of the plan that was written at the revision `replaces`; `None`: the group has no plan. Gives the revision of the new plan.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: the group's plan is another one by now; [`Error::NoCluster`]; errors of a request.
+    pub async fn write_want(
+        &self,
+        group: GroupId,
+        plan: &GroupPlan,
+        replaces: Option<Revision>,
+    ) -> Result<Revision, Error> {
+        let key = self.path(Key::Want(group));
+        let value = plan.encode();
+        let changed = replaces.map_or(0, |revision| revision.0);
+        match self.swap("write a plan", &key, value.clone(), changed).await? {
+            Ok(revision) => Ok(revision),
+            Err(Some(found)) if found.value() == value => Ok(Revision(found.mod_revision())),
+            Err(_) => Err(Error::Conflict(key)),
+        }
+    }
+
+    /// Puts a value in the place of one that was changed last at the revision `changed`, 0 for none. The inner error is what the key holds instead.
+    async fn swap(
+        &self,
+        doing: &'static str,
+        key: &str,
+        value: Vec<u8>,
+        changed: i64,
+    ) -> Result<Result<Revision, Option<KeyValue>>, Error> {
+        let meta = self.path(Key::Meta);
+        let txn = Txn::new()
+            .when([
+                Compare::create_revision(meta.as_str(), CompareOp::Greater, 0),
+                Compare::mod_revision(key, CompareOp::Equal, changed),
+            ])
+            .and_then([TxnOp::put(key, value, None)])
+            .or_else([TxnOp::get(key, None), TxnOp::get(meta.as_str(), None)]);
+        let answer = self.txn(doing, txn).await?;
+        if answer.succeeded() {
+            return Ok(Ok(Revision(answer.header().map_or(0, |header| header.revision()))));
+        }
+        let found = gets(&answer);
+        if found.get(1).is_none_or(|meta| meta.kvs().is_empty()) {
+            return Err(Error::NoCluster(self.cluster.clone()));
+        }
+        Ok(Err(found.first().and_then(|found| found.kvs().first().cloned())))
+    }
+
+    pub(super) fn path(&self, key: Key) -> String {
+        key.path(&self.cluster)
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) async fn get(
+        &self,
+        doing: &'static str,
+        key: impl Into<Vec<u8>>,
+        options: Option<GetOptions>,
+    ) -> Result<GetResponse, Error> {
+        let mut client = self.client.kv_client().max_decoding_message_size(MAX_ANSWER);
+        bounded(doing, self.timeout, client.get(key, options)).await
+    }
+
+    pub(super) async fn txn(&self, doing: &'static str, txn: Txn) -> Result<TxnResponse, Error> {
+        let mut client = self.client.kv_client();
+        bounded(doing, self.timeout, client.txn(txn)).await
+    }
+}
+
+/// The answers of a transaction's reads.
+fn gets(answer: &TxnResponse) -> Vec<GetResponse> {
+    let get = |response| match response {
+        TxnOpResponse::Get(get) => Some(get),
+        _ => None,
+    };
+    answer.op_responses().into_iter().filter_map(get).collect()
+}
+
+/// The value that a transaction read first.
+pub(super) fn current(answer: &TxnResponse) -> Option<KeyValue> {
+    gets(answer).first().and_then(|get| get.kvs().first().cloned())
+}

@@ -1,0 +1,10 @@
+//! Which nodes get which replicas: pure functions of the nodes and the plans so far.
+
+mod candidates;
+mod even;
+mod first;
+mod replacing;
+
+pub use candidates::Candidate;
+pub use first::place;
+pub use replacing::{Replacements, replace};

@@ -1,0 +1,168 @@
+//! What a group's own log says about its members: the value of a key `groups/N/seen`.
+
+use replica::{Configuration, Index, ReplicaId, Role, Term};
+use serde::{Deserialize, Serialize};
+
+use super::json;
+use super::plan::RoleName;
+use crate::value_error::ValueError;
+
+/// The most replicas in each part of a configuration.
+const MAX_PART: usize = 64;
+
+/// The members that a group has by its own log, as its leader wrote them to etcd. Etcd may lag behind the log, and is never ahead of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The members by the last change that is committed.
+    pub configuration: Configuration,
+    /// The index of that change in the group's log.
+    pub index: Index,
+    /// The term in which the value was written.
+    pub term: Term,
+    /// The leader of that term.
+    pub leader: Option<ReplicaId>,
+}
+
+/// The fields in etcd.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    index: u64,
+    term: u64,
+    leader: Option<u64>,
+    voters: Vec<MemberFields>,
+    outgoing: Vec<MemberFields>,
+    learners: Vec<MemberFields>,
+}
+
+/// The fields of a member in etcd.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberFields {
+    replica: u64,
+    role: RoleName,
+}
+
+impl Seen {
+    /// The value in `bytes`.
+    ///
+    /// # Errors
+    /// [`ValueError`]: no such fields, an unknown role, no voters, more than 64 replicas in a part, numbers that do not ascend, a replica with two roles, a learner that votes, a leader that is no
+    /// member.
+    pub fn decode(bytes: &[u8]) -> Result<Seen, ValueError> {
+        let fields: Fields = json::decode(bytes)?;
+        let (voters, outgoing, learners) =
+            (part(&fields.voters)?, part(&fields.outgoing)?, part(&fields.learners)?);
+        if voters.is_empty() {
+            return Err(ValueError::rule("the group has no voters"));
+        }
+        let votes = |id: ReplicaId| voters.iter().chain(&outgoing).find(|(voter, _)| *voter == id);
+        if let Some((id, _)) =
+            outgoing.iter().find(|(id, role)| votes(*id).is_some_and(|found| found.1 != *role))
+        {
+            return Err(ValueError::rule(format!("replica {} has two roles", id.0)));
+        }
+        if let Some((id, _)) = learners.iter().find(|(id, _)| votes(*id).is_some()) {
+            return Err(ValueError::rule(format!("replica {} votes and learns", id.0)));
+        }
+        let leader = fields.leader.map(ReplicaId);
+        if let Some(leader) = leader.filter(|leader| votes(*leader).is_none()) {
+            return Err(ValueError::rule(format!("the leader {} does not vote", leader.0)));
+        }
+        let target = Configuration::new(voters).with_learners(learners);
+        let configuration =
+            if outgoing.is_empty() { target } else { Configuration::new(outgoing).joint_with(&target) };
+        Ok(Seen { configuration, index: Index(fields.index), term: Term(fields.term), leader })
+    }
+
+    /// The value's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let part = |members: &mut dyn Iterator<Item = (ReplicaId, Role)>| {
+            members.map(|(id, role)| MemberFields { replica: id.0, role: role.into() }).collect()
+        };
+        json::encode(&Fields {
+            index: self.index.0,
+            term: self.term.0,
+            leader: self.leader.map(|leader| leader.0),
+            voters: part(&mut self.configuration.voters()),
+            outgoing: part(&mut self.configuration.outgoing()),
+            learners: part(&mut self.configuration.learners()),
+        })
+    }
+
+    /// True if the value may take the place of `other` in etcd: its change of members is later, or is the same one, seen in the same or a later term.
+    pub fn may_replace(&self, other: &Seen) -> bool {
+        (self.index, self.term) >= (other.index, other.term)
+    }
+
+    /// The highest number of a member.
+    pub fn last_replica(&self) -> ReplicaId {
+        let configuration = &self.configuration;
+        let all = configuration.voters().chain(configuration.outgoing()).chain(configuration.learners());
+        all.map(|(id, _)| id).max().unwrap_or(ReplicaId(0))
+    }
+}
+
+/// One part of a configuration: replicas in ascending order of their numbers, from 1 on.
+fn part(members: &[MemberFields]) -> Result<Vec<(ReplicaId, Role)>, ValueError> {
+    if members.len() > MAX_PART {
+        return Err(ValueError::rule(format!("{} replicas are more than a group has", members.len())));
+    }
+    let mut last = 0;
+    let mut part = Vec::with_capacity(members.len());
+    for member in members {
+        if member.replica <= last {
+            return Err(ValueError::rule("the numbers of the replicas do not ascend from 1 on"));
+        }
+        last = member.replica;
+        part.push((ReplicaId(member.replica), member.role.into()));
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEN: &str = r#"{"index":7,"term":3,"leader":1,"voters":[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}],"outgoing":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"}],"learners":[{"replica":5,"role":"witness"}]}"#;
+
+    #[test]
+    fn a_configuration_is_decoded_with_all_its_parts() {
+        let seen = Seen::decode(SEEN.as_bytes()).unwrap();
+        assert!(seen.configuration.is_joint());
+        assert_eq!(seen.configuration.member(ReplicaId(5)), Some(Role::Witness));
+        assert_eq!(seen.last_replica(), ReplicaId(5));
+        assert_eq!(String::from_utf8(seen.encode()).unwrap(), SEEN);
+    }
+
+    #[test]
+    fn contradicting_members_are_refused() {
+        for (from, to, why) in [
+            (r#"[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}]"#, "[]", "no voters"),
+            (r#"{"replica":2,"role":"backup"}"#, r#"{"replica":4,"role":"witness"}"#, "two roles"),
+            (r#""replica":5"#, r#""replica":2"#, "votes and learns"),
+            (r#""leader":1"#, r#""leader":5"#, "does not vote"),
+            (r#""replica":4"#, r#""replica":1"#, "do not ascend"),
+            (r#""replica":1"#, r#""replica":0"#, "do not ascend"),
+        ] {
+            assert!(SEEN.contains(from), "{from}");
+            let error = Seen::decode(SEEN.replace(from, to).as_bytes()).unwrap_err();
+            assert!(error.to_string().contains(why), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_later_change_replaces_an_earlier_one_and_a_later_term_the_same() {
+        let seen = |index, term| Seen {
+            configuration: Configuration::new([(ReplicaId(1), Role::Witness)]),
+            index: Index(index),
+            term: Term(term),
+            leader: None,
+        };
+        assert!(seen(8, 2).may_replace(&seen(7, 3)));
+        assert!(!seen(7, 3).may_replace(&seen(8, 2)));
+        assert!(seen(7, 4).may_replace(&seen(7, 3)));
+        assert!(!seen(7, 2).may_replace(&seen(7, 3)));
+        assert!(seen(7, 3).may_replace(&seen(7, 3)));
+    }
+}
