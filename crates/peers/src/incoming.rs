@@ -162,3 +162,24 @@ impl<S: AsyncRead + Unpin> Frames<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::FrameError;
+
+    fn first(bytes: &[u8]) -> End {
+        let mut frames = Frames { stream: bytes, buffer: BytesMut::new() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(frames.next(HELLO_BYTES, |_| Ok(()))).expect_err("no frame")
+    }
+
+    #[test]
+    fn a_long_frame_in_the_place_of_a_hello_is_refused_before_it_is_whole() {
+        let begin = [&[0, 0, 128, 0, 0, 0, 0, 0, 1][..], &[7; 100]].concat();
+        assert!(matches!(first(&begin), End::Refused(Refusal::NoHello)));
+        assert!(matches!(first(&begin[..HELLO_BYTES]), End::Closed(Err(_))), "more may come");
+        assert!(matches!(first(&[0; 9]), End::Refused(Refusal::Frame(FrameError::Version(0)))));
+        assert!(matches!(first(&[]), End::Closed(Ok(()))));
+    }
+}

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 /// The longest that a test waits for what is to happen: far more than a slow machine needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// The time between two messages of a test that sends until one arrives.
 const PAUSE: Duration = Duration::from_millis(20);
 
