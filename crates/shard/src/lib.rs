@@ -23,7 +23,7 @@ mod wait;
 
 pub use batch::{Batch, Put, Write};
 pub use error::{Error, Result};
-pub use group::{Answered, Group, GroupOptions, Parts, Place, Refused};
+pub use group::{Answered, Group, GroupOptions, MAX_COMMAND, Parts, Place, Refused};
 pub use group_tables::{GroupTables, TablesDb, TablesOptions};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;

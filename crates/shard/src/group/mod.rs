@@ -89,6 +89,9 @@ pub enum Refused {
     /// The group's log is full. Nothing of the command was begun.
     #[error("the group's log is full: a backup is gone, or slow")]
     Full,
+    /// The batch is longer than a message to other replicas. Nothing of the command was begun.
+    #[error("a batch of {0} is longer than {MAX_COMMAND}, the longest that other replicas take")]
+    TooLong(Bytes),
     /// No replica that has the value answered.
     #[error("no replica that has the value answers")]
     NoCopy,
@@ -133,6 +136,9 @@ struct State {
     /// The error that ended the group, for people; empty if it was closed.
     ended: Option<String>,
 }
+
+/// The longest batch, in bytes of keys and values. Messages between processes are a little longer at most.
+pub const MAX_COMMAND: Bytes = Bytes(12 << 20);
 
 /// One part in so many of the log is written between two attempts of a group to make room.
 const ROOM_SHARE: u64 = 8;
@@ -285,12 +291,15 @@ impl Group {
         term: Option<Term>,
     ) -> impl Future<Output = Answered<Index>> + use<'s> {
         let command = Batch::command(batch);
+        let bytes = Bytes((command.record.len() + command.value.as_ref().map_or(0, Vec::len)) as u64);
         let begun = {
             let mut state = self.state.lock();
             let leader = state.replica.leader();
             let leads = leader == Some(self.place.replica);
             if term.is_some_and(|term| state.replica.serves_in().is_none_or(|(of, _)| of != term)) {
                 Err(Refused::NotLeader(leader))
+            } else if bytes > MAX_COMMAND {
+                Err(Refused::TooLong(bytes))
             } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.options.log.0) {
                 Err(Refused::Full)
             } else {
