@@ -100,3 +100,22 @@ async fn many_nodes_join_at_once() {
     }
     assert_eq!(etcd.load().await.unwrap().live_nodes().count(), joined.len());
 }
+
+#[tokio::test]
+async fn of_nodes_that_join_at_once_with_one_address_one_is_in_the_cluster() {
+    let server = Server::start().await;
+    let etcd = server.client("barn").await;
+    etcd.create_cluster(&meta(1)).await.unwrap();
+    let join = |number: u128| {
+        let etcd = etcd.clone();
+        tokio::spawn(async move { etcd.join(id(number), &node(1, 1), LONG, None).await })
+    };
+    let mut joined = Vec::new();
+    for task in (1..=6).map(join).collect::<Vec<_>>() {
+        match task.await.unwrap() {
+            Ok(one) => joined.push(one),
+            Err(error) => assert!(matches!(error, Error::AddressTaken { .. }), "{error}"),
+        }
+    }
+    assert_eq!((joined.len(), etcd.load().await.unwrap().nodes.len()), (1, 1));
+}
