@@ -1,4 +1,15 @@
-//! What a whole cluster agrees on: its nodes, the members that each group is to have, and the slots of its groups. All of that lies in etcd.
+//! What a whole cluster agrees on, in etcd: its nodes, the members that each group is to have, the slots of its groups. Decision: ADR 0042.
+//!
+//! ```text
+//!   etcd/    the client: create, join, load, watch, compare-and-swap, election      (tokio)
+//!   place/   which nodes get which replicas, first and after nodes died             (pure)
+//!   view     everything in etcd at one revision, checked against each other         (pure)
+//!   values/  one value each: total decoders and encoders; `accepts` for old backups (pure)
+//!   keys, names, address, slots, errors
+//! ```
+//!
+//! A process that places: [`Etcd::elect`], then for each view of [`Etcd::watch`] [`place`] or [`replace`], then [`Etcd::write_want`]. A process that has replicas: [`Etcd::join`], [`Etcd::watch`], and [`Etcd::write_seen`] where it
+//! leads a group. Modules import downwards in this order.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use placement::Error;
 
 use crate::server::Server;
-use crate::{id, meta, until};
+use crate::{id, meta, soon, until};
 
 #[tokio::test]
 async fn of_two_candidates_one_is_elected_and_the_other_one_when_the_first_resigns_or_dies() {
@@ -57,7 +57,10 @@ async fn an_office_is_not_held_once_its_lease_was_not_kept_alive_in_time() {
         }
     };
     server.kill();
-    while elected.is_held() {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let over = async {
+        while elected.is_held() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    soon(over).await;
 }

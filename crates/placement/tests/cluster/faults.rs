@@ -5,7 +5,7 @@ use placement::{Epoch, ErrorKind, GroupId, JoinedState, Remembered, StaleError, 
 use replica::{Configuration, Index, ReplicaId, Role, Term};
 
 use crate::server::Server;
-use crate::{id, meta, node, until};
+use crate::{id, meta, node, soon, until, until_state};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -49,14 +49,17 @@ async fn an_etcd_that_does_not_answer_is_an_error_to_wait_out() {
     server.signal("STOP");
     let configuration = Configuration::new([(ReplicaId(1), Role::Witness)]);
     let seen = placement::Seen { configuration, index: Index(1), term: Term(1), leader: None };
-    for error in [
-        etcd.load().await.map(drop).unwrap_err(),
-        etcd.write_seen(GroupId(0), &seen).await.map(drop).unwrap_err(),
-        etcd.elect(id(1), LONG).await.map(drop).unwrap_err(),
-        etcd.join(id(2), &node(2, 1), LONG, None).await.map(drop).unwrap_err(),
-        etcd.create_cluster(&meta(2)).await.unwrap_err(),
-        etcd.raise_epoch(Epoch(2)).await.map(drop).unwrap_err(),
-    ] {
+    let errors = async {
+        [
+            etcd.load().await.map(drop).unwrap_err(),
+            etcd.write_seen(GroupId(0), &seen).await.map(drop).unwrap_err(),
+            etcd.elect(id(1), LONG).await.map(drop).unwrap_err(),
+            etcd.join(id(2), &node(2, 1), LONG, None).await.map(drop).unwrap_err(),
+            etcd.create_cluster(&meta(2)).await.unwrap_err(),
+            etcd.raise_epoch(Epoch(2)).await.map(drop).unwrap_err(),
+        ]
+    };
+    for error in soon(errors).await {
         assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
     }
     server.signal("CONT");
@@ -78,13 +81,9 @@ async fn a_node_whose_etcd_is_gone_says_so_and_is_alive_again_when_etcd_is_back(
         }
     };
     server.kill();
-    while !matches!(joined.state(), JoinedState::Unknown(_)) {
-        joined.changed().await;
-    }
+    until_state(&mut joined, |state| matches!(state, JoinedState::Unknown(_))).await;
     server.start_again().await;
-    while joined.state() != JoinedState::Alive {
-        joined.changed().await;
-    }
+    until_state(&mut joined, |state| *state == JoinedState::Alive).await;
 }
 
 #[tokio::test]

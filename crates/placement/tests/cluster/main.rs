@@ -5,10 +5,15 @@
 mod election;
 mod faults;
 mod membership;
+mod secured;
 mod server;
 mod values;
 
-use placement::{Address, ClusterId, ClusterView, Meta, Node, NodeId, Offers, Rack, ViewWatch};
+use std::time::Duration;
+
+use placement::{
+    Address, ClusterId, ClusterView, Joined, JoinedState, Meta, Node, NodeId, Offers, Rack, ViewWatch,
+};
 use uuid::Uuid;
 
 /// The UUID of the node with this number.
@@ -33,13 +38,31 @@ fn node(number: u16, starts: u64) -> Node {
     }
 }
 
+/// Waits for what happens soon on any machine; a test in which it never happens fails.
+async fn soon<T>(happens: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), happens).await.expect("this happens")
+}
+
 /// Waits until a view is as wanted. Errors are waited out.
 async fn until(watch: &mut ViewWatch, wanted: impl Fn(&ClusterView) -> bool) -> ClusterView {
-    loop {
-        match watch.next().await {
-            Ok(view) if wanted(&view) => return view,
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), placement::ErrorKind::Retry, "{error}"),
+    let view = async {
+        loop {
+            match watch.next().await {
+                Ok(view) if wanted(&view) => return view,
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), placement::ErrorKind::Retry, "{error}"),
+            }
         }
-    }
+    };
+    soon(view).await
+}
+
+/// Waits until a node's state is as wanted.
+async fn until_state(joined: &mut Joined, wanted: impl Fn(&JoinedState) -> bool) {
+    let state = async {
+        while !wanted(&joined.state()) {
+            joined.changed().await;
+        }
+    };
+    soon(state).await;
 }

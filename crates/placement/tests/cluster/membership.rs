@@ -3,7 +3,7 @@ use std::time::Duration;
 use placement::{Error, JoinedState};
 
 use crate::server::Server;
-use crate::{id, meta, node, until};
+use crate::{id, meta, node, soon, until, until_state};
 
 /// Far longer than a slow machine needs between two signs of life.
 const LONG: Duration = Duration::from_secs(60);
@@ -21,7 +21,9 @@ async fn a_node_is_alive_while_its_process_keeps_its_lease() {
     assert_eq!((view.nodes[&id(2)].clone(), view.alive[&id(2)].starts), (node(2, 7), 7));
     // The lease is granted for 4 s: it is kept alive for longer than that.
     tokio::time::sleep(Duration::from_secs(7)).await;
-    while etcd.load().await.unwrap().alive.len() < 3 || dies.state() != JoinedState::Alive {}
+    let both =
+        async { while etcd.load().await.unwrap().alive.len() < 3 || dies.state() != JoinedState::Alive {} };
+    soon(both).await;
     drop(dies);
     let view = until(&mut watch, |view| !view.alive.contains_key(&id(2))).await;
     assert!(view.nodes.contains_key(&id(2)) && view.live_nodes().count() == 2);
@@ -55,9 +57,7 @@ async fn a_process_learns_that_another_one_took_its_node_s_place() {
     etcd.create_cluster(&meta(1)).await.unwrap();
     let mut first = etcd.join(id(1), &node(1, 1), Duration::from_secs(2), None).await.unwrap();
     let second = etcd.join(id(1), &node(1, 2), LONG, None).await.unwrap();
-    while first.state() != (JoinedState::Superseded { starts: 2 }) {
-        first.changed().await;
-    }
+    until_state(&mut first, |state| *state == JoinedState::Superseded { starts: 2 }).await;
     assert_eq!((second.state(), etcd.load().await.unwrap().alive[&id(1)].starts), (JoinedState::Alive, 2));
 }
 
@@ -99,4 +99,23 @@ async fn many_nodes_join_at_once() {
         joined.push(task.await.unwrap());
     }
     assert_eq!(etcd.load().await.unwrap().live_nodes().count(), joined.len());
+}
+
+#[tokio::test]
+async fn of_nodes_that_join_at_once_with_one_address_one_is_in_the_cluster() {
+    let server = Server::start().await;
+    let etcd = server.client("barn").await;
+    etcd.create_cluster(&meta(1)).await.unwrap();
+    let join = |number: u128| {
+        let etcd = etcd.clone();
+        tokio::spawn(async move { etcd.join(id(number), &node(1, 1), LONG, None).await })
+    };
+    let mut joined = Vec::new();
+    for task in (1..=6).map(join).collect::<Vec<_>>() {
+        match task.await.unwrap() {
+            Ok(one) => joined.push(one),
+            Err(error) => assert!(matches!(error, Error::AddressTaken { .. }), "{error}"),
+        }
+    }
+    assert_eq!((joined.len(), etcd.load().await.unwrap().nodes.len()), (1, 1));
 }
