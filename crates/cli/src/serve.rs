@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -62,6 +63,12 @@ pub struct ServeArgs {
     /// Close a client that sends nothing for this long; 0: never.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     idle_seconds: u64,
+    /// In a cluster: refuse a command whose keys have had no leader for this long since it came.
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    hold: Duration,
+    /// In a cluster: how far a backup may be behind to answer clients that sent READONLY.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    stale_limit: Duration,
     /// RocksDB's block cache.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     block_cache: Bytes,
@@ -93,6 +100,7 @@ impl std::str::FromStr for Http {
 /// Serves redis clients until SHUTDOWN or a signal.
 pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let options = ServeOptions {
         device: args.device.device,
         format_if_blank: !args.no_format,
@@ -109,6 +117,8 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         max_output_total: args.max_output_total.0,
         stall_seconds: args.stall_seconds,
         idle_seconds: args.idle_seconds,
+        hold_ms: milliseconds(args.hold),
+        stale_limit_ms: milliseconds(args.stale_limit),
         block_cache: bytes(args.block_cache)?,
         cache: args.cache.unwrap_or_else(fs::default_cache_size).0,
         write_buffer: args.write_buffer.map(bytes).transpose()?,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::Claims;
 use crate::cursor::CursorCache;
 use crate::watch::{Watch, Watches};
-use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store};
+use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store, View};
 
 /// Bounds on the lengths of keys and values.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,8 @@ pub struct Txn<'a> {
     shared: &'a TxnShared,
     now_ms: u64,
     refusal: Option<Refusal>,
+    /// The view of the store in which the commands run.
+    view: View,
     /// The keys whose values are on other replicas only.
     missing: RefCell<Vec<Bytes>>,
     /// The keys that the running pipeline claimed.
@@ -70,6 +72,7 @@ impl<'a> Txn<'a> {
             shared,
             now_ms,
             refusal: None,
+            view: View::default(),
             missing: RefCell::default(),
             #[cfg(debug_assertions)]
             claims: None,
@@ -85,6 +88,11 @@ impl<'a> Txn<'a> {
         refusal: Option<Refusal>,
     ) -> Txn<'a> {
         Txn { overlay: Some(overlay), refusal, ..Txn::reading(store, shared, now_ms) }
+    }
+
+    /// Sets the view of the store in which the commands run.
+    pub(crate) fn in_view(self, view: View) -> Txn<'a> {
+        Txn { view, ..self }
     }
 
     /// Sets the claims, which must cover every key that a command touches from here on.
@@ -127,14 +135,15 @@ impl<'a> Txn<'a> {
     pub fn watch(&self, key: Bytes) -> Result<Watch> {
         assert!(self.overlay.is_some(), "a key is watched in a writing transaction");
         let expires = self.expiry(&key)?;
-        Ok(self.shared.watches.watch(key, expires))
+        Ok(self.shared.watches.watch(key, expires, self.view))
     }
 
     /// Whether a watched key was written since its watch began, by any client, or has expired: EXEC then runs nothing.
-    /// The work claims the key. The first answer holds for all runs of a work.
+    /// The work claims the key. The first answer holds for all runs of a work in one view. In another view of a
+    /// replicated store the key counts as written: another replica may have led meanwhile.
     pub fn has_changed(&self, watch: &Watch) -> bool {
         self.touch(Some(watch.key()));
-        watch.has_changed(self.now_ms)
+        watch.has_changed(self.now_ms, self.view)
     }
 
     /// Calls `then` with the live record of `key`, or with nothing.
@@ -187,7 +196,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Takes the keys whose values were not here. If there are any, the replies do not count.
-    pub(crate) fn take_missing(&mut self) -> Vec<Bytes> {
+    pub fn take_missing(&mut self) -> Vec<Bytes> {
         self.missing.take()
     }
 

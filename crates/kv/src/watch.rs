@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::record::Expiry;
+use crate::store::View;
 
 /// Counts the writes of watched keys. A write of a key that no client watches costs one atomic load.
 #[derive(Debug, Default)]
@@ -28,8 +29,8 @@ struct Watched {
 }
 
 impl Watches {
-    /// Begins to watch `key`, whose claim the caller holds. `expires`: the expiry of the key's present record.
-    pub fn watch(self: &Arc<Watches>, key: Bytes, expires: Option<Expiry>) -> Watch {
+    /// Begins to watch `key`, whose claim the caller holds. `expires`: the expiry of the key's present record in `view`.
+    pub fn watch(self: &Arc<Watches>, key: Bytes, expires: Option<Expiry>, view: View) -> Watch {
         let mut keys = self.keys.lock();
         let entry = keys.entry(key.clone()).or_default();
         entry.watchers += 1;
@@ -41,6 +42,7 @@ impl Watches {
             key,
             writes,
             expires,
+            view,
             changed: OnceLock::new(),
         }))
     }
@@ -86,6 +88,8 @@ struct Registration {
     /// Writes of the key when the watch began.
     writes: u64,
     expires: Option<Expiry>,
+    /// The view of the store when the watch began. Writes of other views are not counted here.
+    view: View,
     /// The first answer of `has_changed`: a work that runs again after a failed write gets the same one.
     changed: OnceLock<bool>,
 }
@@ -96,11 +100,12 @@ impl Watch {
         &self.0.key
     }
 
-    pub(crate) fn has_changed(&self, now_ms: u64) -> bool {
-        let Registration { watches, key, writes, expires, changed } = &*self.0;
-        *changed.get_or_init(|| {
-            watches.writes(key) != *writes || expires.is_some_and(|expires| expires.is_past(now_ms))
-        })
+    pub(crate) fn has_changed(&self, now_ms: u64, in_view: View) -> bool {
+        let Registration { watches, key, writes, expires, view, changed } = &*self.0;
+        in_view != *view
+            || *changed.get_or_init(|| {
+                watches.writes(key) != *writes || expires.is_some_and(|expires| expires.is_past(now_ms))
+            })
     }
 }
 
@@ -113,5 +118,19 @@ impl Drop for Registration {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Watch(\"{}\")", self.0.key.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watched_key_counts_as_written_in_every_other_view() {
+        let watches = Arc::new(Watches::default());
+        let watch = watches.watch(Bytes::from_static(b"key"), None, View(1));
+        assert!(!watch.has_changed(0, View(1)));
+        assert!(watch.has_changed(0, View(2)), "also after an answer in the watch's own view");
+        assert!(!watch.has_changed(0, View(1)));
     }
 }

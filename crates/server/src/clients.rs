@@ -39,9 +39,12 @@ impl Client {
         let SessionCopy { session, command } = &*self.noted.lock();
         let idle = now_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         let mut flags = String::new();
-        for (flag, is_set) in
-            [('x', session.transaction.is_some()), ('e', session.no_evict), ('T', session.no_touch)]
-        {
+        for (flag, is_set) in [
+            ('x', session.transaction.is_some()),
+            ('e', session.no_evict),
+            ('T', session.no_touch),
+            ('r', session.read_only),
+        ] {
             flags.extend(is_set.then_some(flag));
         }
         if flags.is_empty() {

@@ -3,6 +3,7 @@
 mod call;
 mod client;
 mod client_filter;
+mod cluster;
 mod config;
 mod describe;
 mod hello;
@@ -29,8 +30,10 @@ const FAST_WITHOUT_AUTH: u8 = Spec::FAST | Spec::NO_AUTH;
 
 /// The commands on the connection and the server, in the order of their names.
 pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
+    run("ASKING", 1, FAST, cluster::asking),
     run("AUTH", -2, FAST_WITHOUT_AUTH, hello::auth),
     run("CLIENT", -2, Spec::ADMIN, client::client),
+    run("CLUSTER", -2, 0, cluster::cluster),
     run("COMMAND", -1, 0, describe::command),
     run("CONFIG", -2, Spec::ADMIN, config::config),
     server_command("DISCARD", 1, FAST, Action::Transaction(TransactionCommand::Discard)),
@@ -41,6 +44,8 @@ pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
     server_command("MULTI", 1, FAST, Action::Transaction(TransactionCommand::Multi)),
     run("PING", -1, FAST, ping),
     server_command("QUIT", -1, FAST_WITHOUT_AUTH, Action::RunAtOnce(quit)),
+    run("READONLY", 1, FAST, cluster::read_only),
+    run("READWRITE", 1, FAST, cluster::read_write),
     server_command("RESET", 1, FAST_WITHOUT_AUTH, Action::RunAtOnce(hello::reset)),
     run("SELECT", 2, FAST, select),
     server_command("SHUTDOWN", -1, Spec::ADMIN, Action::RunOutside(shutdown)),

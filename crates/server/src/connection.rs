@@ -5,12 +5,17 @@ use std::io::{Error as IoError, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv::{Answer, Work};
+use kv::{Answer, Engine, Work};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
+use units::Instant;
 
 use crate::clients::Client;
+use crate::cluster_turn::ClusterTurn;
+use crate::connection_end::ConnectionEnd;
+use crate::engine_turn;
+use crate::engines::Engines;
 use crate::needs::Needs;
 use crate::pipeline::{Pipeline, TurnEnd};
 use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
@@ -28,27 +33,6 @@ const REQUEST_LIMIT_VALUES: usize = 4;
 
 /// Lower bound in bytes of the largest size of a request.
 const REQUEST_LIMIT_MIN: usize = 16 << 20;
-
-/// Number of attempts of a read from memory to get a permit, before the read goes to another thread. Other connections'
-/// turns run between two attempts.
-const PERMIT_ATTEMPTS: usize = 8;
-
-/// Why a client's connection ended.
-#[derive(Debug)]
-enum ConnectionEnd {
-    /// The client closed the connection or asked the server to, or the server shuts down.
-    Plain,
-    /// The connection ended for this reason, which is logged.
-    Logged(String),
-    /// The socket failed.
-    Socket(IoError),
-}
-
-impl From<IoError> for ConnectionEnd {
-    fn from(error: IoError) -> ConnectionEnd {
-        ConnectionEnd::Socket(error)
-    }
-}
 
 /// Time at which the bytes of a socket read arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +53,8 @@ pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Sh
     }
     let _registration = Registration(&shared, client.id);
     let stopping = shared.stopping.subscribe();
-    let mut connection = Connection { stream, stopping, client: &client, shared: &shared };
+    let changes = shared.engines.cluster().map(|cluster| cluster.changes());
+    let mut connection = Connection { stream, stopping, changes, client: &client, shared: &shared };
     match connection.run().await {
         Ok(()) | Err(ConnectionEnd::Plain) => {}
         Err(ConnectionEnd::Logged(why)) => {
@@ -84,6 +69,8 @@ pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Sh
 struct Connection<'a> {
     stream: TcpStream,
     stopping: watch::Receiver<bool>,
+    /// The changes of the cluster that the server is part of.
+    changes: Option<watch::Receiver<u64>>,
     client: &'a Client,
     shared: &'a Arc<Shared>,
 }
@@ -161,11 +148,11 @@ impl Connection<'_> {
         mut pipeline: Box<Pipeline>,
         requests: Requests,
     ) -> Result<Box<Pipeline>, ConnectionEnd> {
-        let began = self.shared.engine.driver().now();
+        let began = self.shared.engines.driver().now();
         self.client.note_activity(self.shared.now_ms());
         let last = pipeline.load(requests);
         loop {
-            pipeline = self.run_turn(pipeline).await?;
+            pipeline = self.run_turn(pipeline, began).await?;
             let stop = pipeline.end_turn();
             if stop == TurnEnd::Yield {
                 tokio::task::yield_now().await;
@@ -186,49 +173,37 @@ impl Connection<'_> {
                 TurnEnd::Flush | TurnEnd::Yield => tokio::task::yield_now().await,
             }
         }
-        self.shared.counters.observe(pipeline.needs(), self.shared.engine.driver().now().since(began));
+        self.shared.counters.observe(pipeline.all_needs(), self.shared.engines.driver().now().since(began));
         Ok(pipeline)
     }
 
-    async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, ConnectionEnd> {
-        let engine = &self.shared.engine;
-        let mut permit = None;
-        let runs_here = match pipeline.needs() {
-            Needs::Nothing => true,
-            Needs::Reads => {
-                // A read may wait for the drive, so it takes a permit, which leaves one worker to the sockets. Reads from
-                // memory hold their permits briefly, and more threads than processors would only delay each other.
-                for _ in 0..PERMIT_ATTEMPTS {
-                    permit = self.shared.readers.try_acquire().ok();
-                    if permit.is_some() || !self.shared.reads_memory_only() {
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                permit.is_some()
+    /// Runs the pipeline's next turn. `arrived`: when the pipeline came.
+    async fn run_turn(
+        &mut self,
+        pipeline: Box<Pipeline>,
+        arrived: Instant,
+    ) -> Result<Box<Pipeline>, ConnectionEnd> {
+        let shared = &**self.shared;
+        match (&shared.engines, &mut self.changes) {
+            (Engines::One(engine), _) if pipeline.needs() == Needs::Writes => {
+                engine_turn::write(shared, engine, pipeline).await
             }
-            Needs::Walks => false,
-            Needs::Writes => {
-                let (to, back) = oneshot::channel();
-                pipeline.return_to(to);
-                if let Err((error, _)) = engine.submit(pipeline) {
-                    return Err(ConnectionEnd::Logged(error.to_string()));
-                }
-                return back
-                    .await
-                    .map_err(|_| ConnectionEnd::Logged("the engine dropped the pipeline".into()));
+            (Engines::One(engine), _) => {
+                let run = |engine: &Engine, pipeline: &mut Pipeline| engine.read(|txn| pipeline.run(txn));
+                Ok(engine_turn::read(shared, engine, pipeline, run).await?.0)
             }
-        };
-        if runs_here {
-            engine.read(|txn| pipeline.run(txn));
-            return Ok(pipeline);
+            (Engines::Cluster(engines), Some(changes)) => {
+                let mut turn = ClusterTurn {
+                    shared,
+                    engines,
+                    client: self.client,
+                    stopping: &mut self.stopping,
+                    changes,
+                };
+                turn.run(pipeline, arrived).await
+            }
+            (Engines::Cluster(_), None) => unreachable!("a connection of a cluster follows its changes"),
         }
-        let engine = engine.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            engine.read(|txn| pipeline.run(txn));
-            pipeline
-        });
-        reading.await.map_err(|error| ConnectionEnd::Logged(error.to_string()))
     }
 
     async fn unless_killed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, ConnectionEnd> {

@@ -8,25 +8,34 @@
 //!  socket <-- resp::Encoder      a reply beyond 1 MiB needs a reservation from the OutputBudget over all clients
 //! ```
 //!
+//! A node of a cluster ([`cluster`]) has an engine for each group: a turn is a run of commands of one group, and waits while the
+//! group has no leader.
+//!
 //! A connection reads the bytes that its client sent, and runs the whole commands among them as one pipeline. The writes of
-//! one turn become one batch of the engine. A transaction (MULTI to EXEC) is always within one turn.
+//! one turn become one batch of the engine. The commands of a transaction run within one turn, at EXEC.
 #![forbid(unsafe_code)]
 
 pub mod array;
 mod backing;
 mod clients;
 pub mod cluster;
+mod cluster_turn;
 mod commands;
 mod connection;
+mod connection_end;
 mod counters;
 mod descriptors;
 mod end_signals;
+mod engine_turn;
+mod engines;
 mod error;
+mod gather;
 mod http;
 mod metrics;
 mod needs;
 mod options;
 mod output;
+mod owned_words;
 mod pipeline;
 mod queue;
 mod recent_reads;
@@ -36,11 +45,12 @@ mod run;
 mod server;
 mod session;
 mod shared;
+mod turn;
 
 pub use end_signals::{EndRequest, EndWatch};
 pub use error::{Error, Result};
 pub use http::ArrayPages;
 pub use kv::parallel_wal::WalMode;
 pub use options::{Durability, ServeOptions};
-pub use run::run;
+pub use run::{OpenDrive, open_drive, run};
 pub use server::Server;

@@ -94,6 +94,11 @@ pub struct ServeOptions {
     pub stall_seconds: u64,
     /// Seconds without a command after which a client is disconnected; 0: never. Default: 0.
     pub idle_seconds: u64,
+    /// Milliseconds, from the arrival of a command, for which a server of a cluster keeps it while its group has no leader.
+    /// Default: 2000.
+    pub hold_ms: u64,
+    /// How far in milliseconds a backup may be behind the leader to answer reads of clients in READONLY mode. Default: 1000.
+    pub stale_limit_ms: u64,
     /// Bytes of RocksDB's block cache. Default: 64 MiB.
     pub block_cache: usize,
     /// Bytes of the file system's page cache, for the tables as they lie on the drive; 0: no cache. Default: 0.
@@ -121,6 +126,8 @@ impl Default for ServeOptions {
             max_output_total: 1 << 30,
             stall_seconds: 60,
             idle_seconds: 0,
+            hold_ms: 2000,
+            stale_limit_ms: 1000,
             block_cache: 64 << 20,
             cache: 0,
             write_buffer: None,

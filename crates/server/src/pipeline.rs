@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kv::{Answer, Args, Claims, Spec, Txn, Work};
+use kv::{Answer, Args, Claims, Reply, Spec, Txn, Work};
 use tokio::sync::oneshot;
 
+use crate::cluster::Router;
 use crate::commands::{Action, Call, Outcome, SERVER_COMMANDS, TransactionCommand};
 use crate::needs::Needs;
 use crate::output::{FLUSH_REPLY_BYTES, Reservation, UNRESERVED_REPLY_BYTES};
@@ -17,11 +18,7 @@ use crate::resolved::Resolved;
 use crate::resp::{Encoder, Requests};
 use crate::session::{ConnectionEnding, Session, Transaction};
 use crate::shared::Shared;
-
-/// Number of commands in a read-only turn, after which other connections' turns run first. Shorter turns cost
-/// throughput, longer ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher
-/// than at 16.
-const TURN_COMMANDS_MAX: usize = 16;
+use crate::turn::{Place, Planner, TURN_COMMANDS_MAX, Turn, Verdict};
 
 /// Largest number of keys that a client watches.
 const WATCHED_KEYS_MAX: usize = 4096;
@@ -52,7 +49,9 @@ pub(crate) struct Pipeline {
     shared: Arc<Shared>,
     requests: Requests,
     resolved: Vec<Resolved>,
+    /// What all commands need of the engine.
     needs: Needs,
+    turn: Turn,
     /// Index of the next command to run, before this turn and after it.
     next: (usize, usize),
     /// The session before this turn.
@@ -71,6 +70,10 @@ pub(crate) struct Pipeline {
     overdraft: Option<Reservation>,
     stop: TurnEnd,
     return_to: Option<oneshot::Sender<Box<Pipeline>>>,
+    /// Whether the engine gave the pipeline back, and the turn has no effect.
+    was_given_back: bool,
+    /// Whether the engine has ever given the turn back. The claims on the watched keys have ended since the watches were asked.
+    watches_are_void: bool,
 }
 
 impl Pipeline {
@@ -80,6 +83,7 @@ impl Pipeline {
             requests: Requests::default(),
             resolved: Vec::new(),
             needs: Needs::Nothing,
+            turn: Turn::whole(Needs::Nothing),
             next: (0, 0),
             before: session.clone(),
             session,
@@ -92,6 +96,8 @@ impl Pipeline {
             overdraft: None,
             stop: TurnEnd::Done,
             return_to: None,
+            was_given_back: false,
+            watches_are_void: false,
         })
     }
 
@@ -100,7 +106,7 @@ impl Pipeline {
         std::mem::take(&mut self.requests)
     }
 
-    /// Loads the requests of the next pipeline; returns the name of the last command.
+    /// Loads the requests of the next pipeline, as one turn; returns the name of the last command.
     pub fn load(&mut self, requests: Requests) -> &'static str {
         let (mut last, mut has_exec) = ("NULL", false);
         self.needs = Needs::Nothing;
@@ -122,16 +128,38 @@ impl Pipeline {
         }
         self.requests = requests;
         self.next = (0, 0);
+        self.turn = Turn::whole(self.needs);
         last
     }
 
-    /// What the pipeline's commands need of the engine.
+    /// What the commands of the turn need of the engine.
     pub fn needs(&self) -> Needs {
+        self.turn.needs
+    }
+
+    /// What all commands of the pipeline need of the engine.
+    pub fn all_needs(&self) -> Needs {
         self.needs
+    }
+
+    /// Plans the next turn in a cluster; returns where it runs. A turn that had no effect may be planned again.
+    pub fn plan_turn(&mut self, router: &Router<'_>) -> Place {
+        let rest = self.resolved.get(self.next.0..).unwrap_or_default();
+        let commands = rest.iter().copied().zip(self.requests.iter_from(self.next.0));
+        let planner = Planner { router, session: &self.before, queue: &self.queue };
+        let (turn, place) = planner.plan(self.next.0, commands);
+        self.turn = turn;
+        place
+    }
+
+    /// Sets the replies that were gathered for the turn's command.
+    pub fn set_gathered(&mut self, replies: Vec<Reply>) {
+        self.turn.gathered = replies;
     }
 
     /// Ends the turn that ran, and notes the state before the next one; returns why the turn ended.
     pub fn end_turn(&mut self) -> TurnEnd {
+        self.watches_are_void &= self.next.1 == self.next.0;
         self.next.0 = self.next.1;
         match &mut self.session.transaction {
             Some(open) => {
@@ -147,6 +175,24 @@ impl Pipeline {
         self.stop
     }
 
+    /// Restores the state before the turn, if the turn has run.
+    fn undo_turn(&mut self) {
+        if std::mem::take(&mut self.has_run) {
+            self.session = self.before.clone();
+            self.queue.truncate(self.queued_before);
+            self.next.1 = self.next.0;
+            self.out.rollback(self.out_before);
+        }
+    }
+
+    /// Ends a turn that had no effect without any command, if replies of earlier turns can be written before the turn waits. False
+    /// if there are none.
+    pub fn flushes_before_waiting(&mut self) -> bool {
+        self.undo_turn();
+        self.stop = TurnEnd::Flush;
+        self.out_before > 0
+    }
+
     /// Frees the replies, after they were written to the client.
     pub fn note_replies_written(&mut self) {
         self.out.clear();
@@ -159,9 +205,15 @@ impl Pipeline {
         self.reservation = Some(reservation);
     }
 
-    /// Sets the channel to which [`Work::writes_are_durable`] sends the pipeline.
+    /// Sets the channel to which [`Work::writes_are_durable`] and [`Work::not_leader`] send the pipeline.
     pub fn return_to(&mut self, to: oneshot::Sender<Box<Pipeline>>) {
+        self.was_given_back = false;
         self.return_to = Some(to);
+    }
+
+    /// Whether the engine gave the pipeline back: the turn has no effect, since the engine's replica does not lead.
+    pub fn was_given_back(&self) -> bool {
+        self.was_given_back
     }
 
     /// Runs commands until the turn ends; returns why it ended.
@@ -171,7 +223,7 @@ impl Pipeline {
             if self.out.bytes().len() >= FLUSH_REPLY_BYTES || self.reservation.is_some() && done > 0 {
                 return TurnEnd::Flush;
             }
-            if self.needs < Needs::Writes && done >= TURN_COMMANDS_MAX {
+            if self.next.1 >= self.turn.end || self.turn.needs < Needs::Writes && done >= TURN_COMMANDS_MAX {
                 return TurnEnd::Yield;
             }
             let resolved = self.resolved.get(self.next.1).copied().unwrap_or(Resolved::Unknown);
@@ -228,6 +280,12 @@ impl Pipeline {
         if !spec.takes_words(args.len()) {
             return self.refuse(&spec.arity_error());
         }
+        match self.turn.verdict(self.next.1 - self.next.0).clone() {
+            Verdict::Run => {}
+            Verdict::Refuse(error) => return self.refuse_in_cluster(resolved, &error),
+            Verdict::RunOnBackup(moved) => return self.run_on_backup(resolved, args, txn, &moved),
+            Verdict::Gathered => return put_replies(&self.turn.gathered, &mut self.out),
+        }
         let action = match resolved {
             Resolved::Server(command) => Some(command.action),
             _ => None,
@@ -252,6 +310,25 @@ impl Pipeline {
             open.aborted = true;
         }
         self.out.error(error);
+    }
+
+    /// Replies an error of the cluster. EXEC ends its transaction.
+    fn refuse_in_cluster(&mut self, resolved: Resolved, error: &str) {
+        if resolved.is_exec() {
+            self.session.transaction = None;
+            self.session.watches.clear();
+        }
+        self.refuse(error);
+    }
+
+    /// Reads from a backup; the reply is `moved`, which names the leader, if the backup lacks a value.
+    fn run_on_backup(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>, moved: &str) {
+        let mark = self.out.mark();
+        self.execute(resolved, args, txn);
+        if !txn.take_missing().is_empty() {
+            self.out.rollback(mark);
+            self.out.error(moved);
+        }
     }
 
     fn execute(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) {
@@ -341,7 +418,9 @@ impl Pipeline {
         if open.aborted {
             return self.out.error("EXECABORT Transaction discarded because of previous errors.");
         }
-        if watches.iter().any(|watch| txn.has_changed(watch)) {
+        // An answer of a watch holds while the engine has the turn. A turn that came back may find the keys written meanwhile.
+        let is_void = self.watches_are_void && !watches.is_empty();
+        if is_void || watches.iter().any(|watch| txn.has_changed(watch)) {
             return self.out.null_array();
         }
         let range = open.start..open.end;
@@ -375,6 +454,21 @@ impl Pipeline {
     }
 }
 
+/// Writes gathered replies.
+fn put_replies(replies: &[Reply], out: &mut Encoder) {
+    for reply in replies {
+        match reply {
+            Reply::Simple(text) => out.simple(text),
+            Reply::Error(text) => out.error(text),
+            Reply::Integer(value) => out.integer(*value),
+            Reply::Bulk(value) => out.bulk(value),
+            Reply::Null => out.null(),
+            Reply::Array(len) => out.array(*len),
+            Reply::Map(len) => out.map(*len),
+        }
+    }
+}
+
 /// The error reply for a reply that exceeds the limit of `limit` bytes.
 fn too_long_error(limit: usize) -> String {
     format!("ERR the reply exceeds the limit of {limit} bytes (--max-output)")
@@ -399,7 +493,8 @@ fn unknown_command_error(args: Args<'_>) -> String {
 impl Work for Pipeline {
     fn claims(&self, claims: &mut Claims) {
         let mut has_exec = false;
-        let rest = self.resolved.get(self.next.0..).unwrap_or_default();
+        let end = self.turn.end.min(self.resolved.len());
+        let rest = self.resolved.get(self.next.0..end).unwrap_or_default();
         for (args, resolved) in self.requests.iter_from(self.next.0).zip(rest) {
             has_exec |= resolved.is_exec();
             resolved.claims(args, claims);
@@ -411,12 +506,8 @@ impl Work for Pipeline {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) {
-        if std::mem::replace(&mut self.has_run, true) {
-            self.session = self.before.clone();
-            self.queue.truncate(self.queued_before);
-            self.next.1 = self.next.0;
-            self.out.rollback(self.out_before);
-        }
+        self.undo_turn();
+        self.has_run = true;
         self.overdraft = None;
         self.out.set_resp3(self.session.resp3);
         let requests = std::mem::take(&mut self.requests);
@@ -429,5 +520,11 @@ impl Work for Pipeline {
             // If the connection has ended, nobody receives the pipeline.
             let _ended = to.send(self);
         }
+    }
+
+    fn not_leader(mut self: Box<Self>) {
+        self.was_given_back = true;
+        self.watches_are_void = true;
+        self.writes_are_durable();
     }
 }

@@ -1,20 +1,18 @@
 //! The queue of a transaction's commands.
 
-use bytes::Bytes;
-use kv::{Args, Claims, Span};
+use kv::{Args, Claims};
 
+use crate::owned_words::OwnedWords;
 use crate::resolved::Resolved;
 
 /// Largest number of commands in a transaction.
 const QUEUED_COMMANDS_MAX: usize = 1 << 20;
 
-/// A command that waits for EXEC. The command owns its words: words in a connection's buffer would keep the whole
-/// buffer.
+/// A command that waits for EXEC.
 #[derive(Debug)]
 struct QueuedCommand {
     resolved: Resolved,
-    words: Bytes,
-    spans: Box<[Span]>,
+    words: OwnedWords,
 }
 
 /// The queued commands of a connection.
@@ -47,24 +45,14 @@ impl Queue {
                 self.byte_limit
             ));
         }
-        let mut words = Vec::with_capacity(len);
-        let place = |words: &Vec<u8>| u32::try_from(words.len()).expect("the byte limit is below 4 GiB");
-        let spans = args
-            .rest(0)
-            .map(|word| {
-                let start = place(&words);
-                words.extend_from_slice(word);
-                Span { start, end: place(&words) }
-            })
-            .collect();
         self.bytes += len;
-        self.commands.push(QueuedCommand { resolved, words: words.into(), spans });
+        self.commands.push(QueuedCommand { resolved, words: OwnedWords::new(args.rest(0), len) });
         Ok(())
     }
 
     /// The queued command with this index, and its words.
     pub fn get(&self, index: usize) -> Option<(Resolved, Args<'_>)> {
-        self.commands.get(index).map(|queued| (queued.resolved, Args::new(&queued.words, &queued.spans)))
+        self.commands.get(index).map(|queued| (queued.resolved, queued.words.args()))
     }
 
     /// The queued commands, in order.
@@ -75,21 +63,21 @@ impl Queue {
     /// Adds the keys of all queued commands to `claims`.
     pub fn claims(&self, claims: &mut Claims) {
         for queued in &self.commands {
-            queued.resolved.claims(Args::new(&queued.words, &queued.spans), claims);
+            queued.resolved.claims(queued.words.args(), claims);
         }
     }
 
     /// Keeps the first `len` queued commands and drops the others.
     pub fn truncate(&mut self, len: usize) {
         for queued in self.commands.drain(len.min(self.commands.len())..) {
-            self.bytes -= queued.words.len();
+            self.bytes -= queued.words.byte_count();
         }
     }
 
     /// Removes the first `count` queued commands.
     pub fn remove_first(&mut self, count: usize) {
         for queued in self.commands.drain(..count.min(self.commands.len())) {
-            self.bytes -= queued.words.len();
+            self.bytes -= queued.words.byte_count();
         }
     }
 }

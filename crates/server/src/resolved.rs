@@ -46,6 +46,35 @@ impl Resolved {
         }
     }
 
+    /// Whether the command opens or ends a transaction, or changes whether the client's reads may go to backups, or what the
+    /// client may do at all. The routes of later commands depend on it.
+    pub fn changes_routes(self) -> bool {
+        let Resolved::Server(command) = self else { return false };
+        match command.action {
+            Action::Transaction(TransactionCommand::Watch | TransactionCommand::Unwatch) => false,
+            Action::Transaction(_) | Action::RunAtOnce(_) => true,
+            Action::Run(_) | Action::RunOutside(_) => {
+                matches!(command.spec.name, "AUTH" | "HELLO" | "READONLY" | "READWRITE")
+            }
+        }
+    }
+
+    /// Whether a transaction that is open queues the command for EXEC.
+    pub fn is_queued(self) -> bool {
+        match self {
+            Resolved::Key(_) => true,
+            Resolved::Server(command) => {
+                matches!(command.action, Action::Run(_)) || self.is(TransactionCommand::Unwatch)
+            }
+            Resolved::Unknown => false,
+        }
+    }
+
+    /// Whether the command is WATCH.
+    pub fn is_watch(self) -> bool {
+        self.is(TransactionCommand::Watch)
+    }
+
     /// Whether the command is EXEC, whose needs and claims are those of the queued commands.
     pub fn is_exec(self) -> bool {
         self.is(TransactionCommand::Exec)

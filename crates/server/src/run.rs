@@ -10,6 +10,7 @@ use zoned::{DeviceUrl, ZoneState, ZonedDevice};
 
 use crate::array::OpenArray;
 use crate::backing::Backing;
+use crate::engines::Engines;
 use crate::error::{Error, Result};
 use crate::options::{Durability, ServeOptions};
 use crate::server::{Server, Sockets};
@@ -25,11 +26,28 @@ pub fn run(options: ServeOptions) -> Result<()> {
     let sockets = Sockets::bind(&options)?;
     let driver: Arc<dyn Driver> = RealDriver::new();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
-    let (device, array) = open(&options, &driver)?;
-    let fs = mount(&device, &options)?;
+    let OpenDrive { fs, array } = open_drive(&options, &driver)?;
     let served = serve(&fs, array, sockets, &options);
     let unmounted = block_on(&*driver, fs.unmount()).map_err(|error| failed("unmounting", error.to_string()));
     served.and(unmounted)
+}
+
+/// A mounted drive. [`Fs::unmount`] closes it.
+pub struct OpenDrive {
+    /// The file system.
+    pub fs: Fs,
+    /// The array, if the drive is one.
+    pub array: Option<OpenArray>,
+}
+
+/// Opens the device of `options` and mounts its file system. A blank emulated drive gets a file system, unless the options
+/// forbid it.
+///
+/// # Errors
+/// A device that cannot be opened or holds other data.
+pub fn open_drive(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<OpenDrive> {
+    let (device, array) = open(options, driver)?;
+    Ok(OpenDrive { fs: mount(&device, options)?, array })
 }
 
 /// An open device, and the array if the device is one.
@@ -103,12 +121,16 @@ fn serve(fs: &Fs, array: Option<OpenArray>, sockets: Sockets, options: &ServeOpt
         ..EngineOptions::default()
     };
     let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
-    let started =
-        Server::start_on(sockets, engine.clone(), Backing { fs: Some(fs.clone()), array }, options.clone())
-            .and_then(|server| {
-                server.stop_on_signals()?;
-                Ok(server)
-            });
+    let started = Server::start_on(
+        sockets,
+        Engines::One(engine.clone()),
+        Backing { fs: Some(fs.clone()), array },
+        options.clone(),
+    )
+    .and_then(|server| {
+        server.stop_on_signals()?;
+        Ok(server)
+    });
     let server = match started {
         Ok(server) => server,
         Err(error) => {

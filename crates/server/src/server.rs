@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fs::Fs;
 use kv::Engine;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
@@ -11,11 +12,14 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use units::Driver;
 
 use crate::backing::Backing;
 use crate::clients::Clients;
+use crate::cluster::Cluster;
 use crate::counters::Counters;
 use crate::end_signals::{EndRequest, EndSignals};
+use crate::engines::Engines;
 use crate::error::{Error, Result};
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
@@ -87,14 +91,29 @@ impl Server {
     /// # Errors
     /// Settings out of range, an unreadable password file, a port that is taken.
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
-        Server::start_on(Sockets::bind(&options)?, engine, Backing::default(), options)
+        Server::start_on(Sockets::bind(&options)?, Engines::One(engine), Backing::default(), options)
+    }
+
+    /// Starts a server of a process that is part of a cluster, on its own threads. `driver`: the clock; `fs`: the file system
+    /// with the data, for metrics and for the number of reads of the drive.
+    ///
+    /// # Errors
+    /// As for [`start`](Server::start).
+    pub fn start_in_cluster(
+        cluster: Arc<dyn Cluster>,
+        driver: Arc<dyn Driver>,
+        fs: Option<Fs>,
+        options: ServeOptions,
+    ) -> Result<Server> {
+        let engines = Engines::of_cluster(cluster, driver);
+        Server::start_on(Sockets::bind(&options)?, engines, Backing { fs, array: None }, options)
     }
 
     /// Starts a server on sockets that were bound with the same options. `backing`: the file system and the array with
     /// the data.
     pub(crate) fn start_on(
         sockets: Sockets,
-        engine: Engine,
+        engines: Engines,
         backing: Backing,
         options: ServeOptions,
     ) -> Result<Server> {
@@ -102,8 +121,8 @@ impl Server {
         let address = listener.local_addr()?;
         let http_address = http_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let shared = Arc::new(Shared {
-            started_ms: engine.driver().unix_millis(),
-            engine,
+            started_ms: engines.driver().unix_millis(),
+            engines,
             backing,
             password,
             clients: Clients::default(),
@@ -161,11 +180,12 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the shutdown begins, lets the connections finish, and closes the engine.
+    /// Waits until the shutdown begins, lets the connections finish, and closes the engine, or those of the
+    /// cluster's groups.
     pub fn wait(self) -> Result<()> {
         let Server { runtime, shared, listening, .. } = self;
         let listened = runtime.block_on(listening);
-        let closed = shared.engine.close();
+        let closed = shared.engines.close();
         runtime.shutdown_timeout(Duration::from_secs(1));
         listened.map_err(|error| Error::System(std::io::Error::other(error)))?;
         Ok(closed?)
@@ -221,7 +241,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             }
         };
         let local = stream.local_addr().unwrap_or(address);
-        let driver = &**shared.engine.driver();
+        let driver = &**shared.engines.driver();
         match shared.clients.admit(
             address,
             local,

@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub no_evict: bool,
     /// Whether the client sent CLIENT NO-TOUCH ON.
     pub no_touch: bool,
+    /// Whether the client sent READONLY, and takes reads of a cluster's backups.
+    pub read_only: bool,
     /// The open transaction, between MULTI and EXEC.
     pub transaction: Option<Transaction>,
     /// The watched keys, which must not change until EXEC.
@@ -63,6 +65,7 @@ impl Session {
             authenticated,
             no_evict: false,
             no_touch: false,
+            read_only: false,
             transaction: None,
             watches: Vec::new(),
             ending: ConnectionEnding::None,

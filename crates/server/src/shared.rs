@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kv::Engine;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use zoned::ShareStatus;
@@ -10,13 +9,14 @@ use zoned::ShareStatus;
 use crate::backing::Backing;
 use crate::clients::Clients;
 use crate::counters::Counters;
+use crate::engines::Engines;
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
 use crate::recent_reads::RecentReads;
 
 /// The server, as its connections see it.
 pub(crate) struct Shared {
-    pub engine: Engine,
+    pub engines: Engines,
     /// The file system and the array with the data, if the server knows them.
     pub backing: Backing,
     pub options: ServeOptions,
@@ -48,12 +48,12 @@ pub(crate) struct InfoTotals {
 impl Shared {
     /// The time of day in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
-        self.engine.driver().unix_millis()
+        self.engines.driver().unix_millis()
     }
 
     /// Whether reads are expected to find all data in memory. False if the number of the drive's reads is not known.
     pub fn reads_memory_only(&self) -> bool {
-        let now = self.engine.driver().now();
+        let now = self.engines.driver().now();
         let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::Purpose::Read));
         submitted.is_some_and(|submitted| self.recent_reads.are_quiet(submitted, now))
     }
@@ -82,7 +82,7 @@ impl Shared {
             accepted: clients.accepted,
             refused: clients.refused,
             commands: self.counters.commands_total(),
-            expired: self.engine.stats().expired,
+            expired: self.engines.stats().expired,
         }
     }
 

@@ -37,4 +37,11 @@ impl Engine {
         *engine.0.tasks.lock() = tasks;
         engine
     }
+
+    /// An engine without threads, which reads only: it refuses pipelines that may write as a closed engine does.
+    pub fn without_writers(store: Arc<dyn Store>, driver: Arc<dyn Driver>) -> Engine {
+        let engine = Engine(Arc::new(Shared::new(store, driver, EngineOptions::default(), 0)));
+        engine.0.queue.lock().closed = true;
+        engine
+    }
 }

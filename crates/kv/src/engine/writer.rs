@@ -16,7 +16,7 @@ use super::schedule::{Group, HeldKeys};
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Overlay;
-use crate::store::Writing;
+use crate::store::{View, Writing};
 use crate::txn::{Refusal, Txn};
 
 /// Bytes of a batch at which it is written, though more pipelines could join it.
@@ -185,7 +185,7 @@ impl Writer {
                 && let Some((work, _claims)) = group.pipeline_at(done)
             {
                 overlay.begin_pipeline();
-                let mut txn = self.txn(overlay, now_ms, refusal.clone());
+                let mut txn = self.txn(overlay, now_ms, refusal.clone(), view);
                 #[cfg(debug_assertions)]
                 txn.claim(_claims.clone());
                 work.run(&mut txn);
@@ -312,7 +312,9 @@ impl Writer {
         }
         overlay.reset();
         let refused = Some(Refusal { text, growth_only: false });
-        work.run(&mut self.txn(&mut overlay, now_ms, refused));
+        // Writes are refused, so that the pipeline may run in any view.
+        let view = shared.store.view().unwrap_or_default();
+        work.run(&mut self.txn(&mut overlay, now_ms, refused, view));
         Ok(())
     }
 
@@ -329,7 +331,7 @@ impl Writer {
             let view = store.view()?;
             overlay.begin_pipeline();
             let missing = {
-                let mut txn = self.txn(overlay, now_ms, refusal.clone());
+                let mut txn = self.txn(overlay, now_ms, refusal.clone(), view);
                 work.run(&mut txn);
                 txn.take_missing()
             };
@@ -350,8 +352,14 @@ impl Writer {
         }
     }
 
-    fn txn<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
-        Txn::writing(&*self.shared.store, overlay, &self.shared.txns, now_ms, refusal)
+    fn txn<'a>(
+        &'a self,
+        overlay: &'a mut Overlay,
+        now_ms: u64,
+        refusal: Option<Refusal>,
+        view: View,
+    ) -> Txn<'a> {
+        Txn::writing(&*self.shared.store, overlay, &self.shared.txns, now_ms, refusal).in_view(view)
     }
 
     fn count_batch(&self, keys: usize, bytes: usize) {

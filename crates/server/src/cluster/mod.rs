@@ -1,5 +1,8 @@
 //! A cluster as its clients see it: the slots of Redis Cluster, who leads them, and this process's part.
 
+mod describe;
+mod route;
+mod scan_cursor;
 mod topology;
 
 use std::fmt::Debug;
@@ -8,6 +11,11 @@ use std::sync::Arc;
 use kv::Engine;
 use tokio::sync::watch;
 
+pub(crate) use self::describe::{
+    cluster_info, find_node, nodes_text, reply_replicas, reply_shards, reply_slots,
+};
+pub(crate) use self::route::{Access, KeySlots, Route, Router, parse_slot};
+pub(crate) use self::scan_cursor::ScanOrder;
 pub use self::topology::{ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
 
 /// The cluster that the server's process is part of.
@@ -26,6 +34,13 @@ pub trait Cluster: Send + Sync + Debug {
     /// How far this process's replica of a group may be behind the leader; `None` if it cannot tell.
     fn behind_ms(&self, group: GroupNumber) -> Option<u64>;
 
-    /// A number that changes with the topology, and with the leader of a group that this process has a replica of.
+    /// A number that changes with the topology, and with the leader of a group that this process has a replica of. The
+    /// number changes after [`topology`](Cluster::topology) and [`leads`](Cluster::leads) have.
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Closes the engines of this process's replicas, at the end of the server. A second call does nothing.
+    ///
+    /// # Errors
+    /// The first error of an engine; all engines are closed nevertheless.
+    fn close(&self) -> kv::Result<()>;
 }

@@ -90,7 +90,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
     out.bulk(b"id");
     out.integer(i64::try_from(call.session.id).unwrap_or(i64::MAX));
     out.bulk(b"mode");
-    out.bulk(b"standalone");
+    out.bulk(call.shared.engines.redis_mode().as_bytes());
     out.bulk(b"role");
     out.bulk(b"master");
     out.bulk(b"modules");

@@ -9,8 +9,18 @@ use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
 use crate::shared::Shared;
 
-const INFO_SECTIONS: [&str; 9] =
-    ["server", "clients", "memory", "persistence", "stats", "engine", "scheduler", "replication", "keyspace"];
+const INFO_SECTIONS: [&str; 10] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "engine",
+    "scheduler",
+    "replication",
+    "cluster",
+    "keyspace",
+];
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let named: Vec<String> = call.args.rest(1).map(|w| String::from_utf8_lossy(w).to_lowercase()).collect();
@@ -52,14 +62,14 @@ pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> Strin
 fn section_lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = Vec::new();
     let mut put = |name: &str, value: String| out.push((name.into(), value));
-    let engine = &shared.engine;
+    let engine = &shared.engines;
     let stats = engine.stats();
     let connected = shared.clients.counts().connected;
     match section {
         "server" => {
             put("redis_version", COMPATIBLE_VERSION.into());
             put("furrow_version", env!("CARGO_PKG_VERSION").into());
-            put("redis_mode", "standalone".into());
+            put("redis_mode", engine.redis_mode().into());
             put("os", std::env::consts::OS.into());
             put("arch_bits", usize::BITS.to_string());
             put("process_id", std::process::id().to_string());
@@ -150,9 +160,10 @@ fn section_lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             put("role", "master".into());
             put("connected_slaves", "0".into());
         }
+        "cluster" => put("cluster_enabled", u8::from(engine.cluster().is_some()).to_string()),
         // The key count of the last walk, which may be minutes old in a large database; DBSIZE counts anew.
         "keyspace" => {
-            if let Ok(KeyspaceCounts { keys, expires, avg_ttl_ms, .. }) = engine.keyspace_counts()
+            if let Some(KeyspaceCounts { keys, expires, avg_ttl_ms, .. }) = engine.keyspace_counts()
                 && keys > 0
             {
                 put("db0", format!("keys={keys},expires={expires},avg_ttl={avg_ttl_ms}"));

@@ -15,6 +15,7 @@ use crate::backing::Backing;
 use crate::clients::Clients;
 use crate::commands;
 use crate::counters::Counters;
+use crate::engines::Engines;
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
 use crate::recent_reads::RecentReads;
@@ -23,7 +24,11 @@ use crate::recent_reads::RecentReads;
 fn shared(backing: Backing, readers: usize) -> Arc<Shared> {
     let options = ServeOptions::default();
     Arc::new(Shared {
-        engine: Engine::start(Arc::new(MemoryStore::new()), RealDriver::new(), EngineOptions::default()),
+        engines: Engines::One(Engine::start(
+            Arc::new(MemoryStore::new()),
+            RealDriver::new(),
+            EngineOptions::default(),
+        )),
         backing,
         password: None,
         clients: Clients::default(),
@@ -54,14 +59,14 @@ fn replies_beside_another_client(busy: &[u8]) -> String {
             socket.write_all(&commands).unwrap();
             sockets.push(socket);
             let (stream, peer) = listener.accept().await.unwrap();
-            let client = shared.clients.admit(peer, at, 2, true, &**shared.engine.driver()).unwrap();
+            let client = shared.clients.admit(peer, at, 2, true, &**shared.engines.driver()).unwrap();
             serving.push(tokio::spawn(serve(stream, client, Arc::clone(&shared))));
         }
         serving.remove(0).await.unwrap();
         sockets.remove(0)
     });
     drop(runtime);
-    shared.engine.close().unwrap();
+    shared.engines.close().unwrap();
     let mut replies = Vec::new();
     first.read_to_end(&mut replies).unwrap();
     String::from_utf8(replies).unwrap()
@@ -104,12 +109,12 @@ fn a_read_from_memory_does_not_wait_until_a_permit_is_free() {
         let mut socket = Socket::connect(at).unwrap();
         socket.write_all(b"GET key\r\nQUIT\r\n").unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let client = shared.clients.admit(peer, at, 1, true, &**shared.engine.driver()).unwrap();
+        let client = shared.clients.admit(peer, at, 1, true, &**shared.engines.driver()).unwrap();
         let serving = serve(stream, client, Arc::clone(&shared));
         tokio::time::timeout(Duration::from_secs(60), serving).await.expect("the read waits for a permit");
         socket
     });
-    shared.engine.close().unwrap();
+    shared.engines.close().unwrap();
     let mut replies = String::new();
     socket.read_to_string(&mut replies).unwrap();
     assert_eq!(replies, "$-1\r\n+OK\r\n");

@@ -55,8 +55,8 @@ async fn get_metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> R
 
 /// `GET /health`: status 200 while the server takes writes.
 async fn get_health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
-    let full = shared.engine.room().is_some_and(|room| room.is_short());
-    match shared.engine.failure() {
+    let full = shared.engines.room().is_some_and(|room| room.is_short());
+    match shared.engines.failure() {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
         None if full => (StatusCode::SERVICE_UNAVAILABLE, "the drive is full\n".into()),
         None => (StatusCode::OK, "ok\n".into()),

@@ -87,7 +87,7 @@ struct MetricValues {
 
 impl MetricValues {
     fn of(shared: &Shared) -> MetricValues {
-        let stats = shared.engine.stats();
+        let stats = shared.engines.stats();
         let clients = shared.clients.counts();
         let mut counters = vec![
             (CONNECTIONS, "Connections accepted", clients.accepted),
@@ -107,9 +107,9 @@ impl MetricValues {
                 "Seconds since the server started",
                 shared.now_ms().saturating_sub(shared.started_ms) / 1000,
             ),
-            (READ_ONLY, "1 if the engine takes no writes", u64::from(shared.engine.failure().is_some())),
+            (READ_ONLY, "1 if the engine takes no writes", u64::from(shared.engines.failure().is_some())),
         ];
-        if let Some(room) = shared.engine.room() {
+        if let Some(room) = shared.engines.room() {
             gauges.push((FREE, "Bytes that can still be written", room.free.0));
             gauges.push((RESERVE, "Bytes kept back for deletes", room.reserve.0));
         }
@@ -125,7 +125,7 @@ impl MetricValues {
                 (CACHE_DIRTY, "Bytes of files that are in memory only", cache.dirty.0),
             ]);
         }
-        if let Some(kv::LogReport { log, held }) = shared.engine.log() {
+        if let Some(kv::LogReport { log, held }) = shared.engines.log() {
             counters.extend([
                 (LOG_RECORDS, "Records of the parallel log", log.records),
                 (

@@ -10,6 +10,7 @@
 mod common;
 
 mod clients;
+mod cluster;
 mod differential;
 mod metrics;
 mod protocol;

@@ -37,7 +37,11 @@ pub fn start_over(store: Arc<dyn Store>, options: ServeOptions) -> Running {
     };
     let engine =
         Engine::start(store, RealDriver::new(), EngineOptions { durability, ..EngineOptions::default() });
-    let server = Server::start(engine, options).expect("the server starts");
+    run_server(Server::start(engine, options).expect("the server starts"))
+}
+
+/// Lets a server run on a thread of its own until its end.
+pub fn run_server(server: Server) -> Running {
     let (address, http) = (server.address(), server.http_address());
     let ended = std::thread::Builder::new().spawn(move || server.wait()).expect("a thread");
     Running { address, http, ended: Some(ended) }
