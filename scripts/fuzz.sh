@@ -30,6 +30,7 @@ golden() { # the directories of golden files that fit a target
     kv-record | write-batch) echo crates/kv/tests/golden ;;
     peer-frame) echo crates/peers/tests/golden ;;
     groups-record | peer-message) echo crates/shard/tests/golden ;;
+    node-state) echo crates/node/tests/golden ;;
     cluster-value) echo crates/placement/tests/golden ;;
     crash-trace) echo crates/sim/tests/golden ;;
   esac

@@ -5,6 +5,7 @@
 //! ```text
 //!   main                                                       the command line; one module for each noun
 //!   array  bench  crash  demo  device  export  figures  fs  leveldb  prio  serve  stock  zk  zones
+//!   join  cluster                                              serve's part in a cluster, and the cluster's noun
 //!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
 //!   args  exit  output  progress  size                         shared arguments, exit codes, printing
 //! ```
@@ -13,6 +14,7 @@
 mod args;
 mod array;
 mod bench;
+mod cluster;
 mod consent;
 mod context;
 mod crash;
@@ -23,6 +25,7 @@ mod exit;
 mod export;
 mod figures;
 mod fs;
+mod join;
 mod leveldb;
 mod output;
 mod prio;
@@ -67,13 +70,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve redis clients from a drive.
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Make, read, write and check a file system.
     Fs(fs::FsArgs),
     /// Show a drive's properties, or test it.
     Device(device::DeviceArgs),
     /// Make an array of drives, or manage one.
     Array(array::ArrayArgs),
+    /// Create a cluster of servers, or show how it is.
+    Cluster(cluster::ClusterArgs),
     /// Make any device a zoned block device of this machine's kernel.
     Export(export::ExportArgs),
     /// Measure logs, arrays and the engine.
@@ -131,10 +136,11 @@ impl Command {
 
     fn run(self, context: &Context) -> Result<ExitCode> {
         match self {
-            Command::Serve(args) => serve::run(context, args),
+            Command::Serve(args) => serve::run(context, *args),
             Command::Fs(args) => fs::run(context, args),
             Command::Device(args) => device::run(context, args),
             Command::Array(args) => array::run(context, args),
+            Command::Cluster(args) => cluster::run(context, args),
             Command::Export(args) => export::run(context, &args),
             Command::Bench(args) => bench::run(context, args),
             Command::Zk(args) => zk::run(context, &args),

@@ -13,13 +13,19 @@ use units::Bytes;
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::join::JoinArgs;
 use crate::size;
+
+/// Longest value of a server without a cluster.
+const MAX_VALUE: Bytes = Bytes(64 << 20);
 
 /// `furrow serve`
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
     device: DeviceArg,
+    #[command(flatten)]
+    join: JoinArgs,
     /// Address to listen on; one that other machines reach needs --password-file.
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     bind: IpAddr,
@@ -48,9 +54,9 @@ pub struct ServeArgs {
     /// The most clients at a time.
     #[arg(long, default_value_t = 1000, value_name = "N")]
     max_clients: usize,
-    /// Longest value.
-    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
-    max_value: Bytes,
+    /// Longest value [default: 64MiB, in a cluster 4MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    max_value: Option<Bytes>,
     /// Longest reply.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = size::parse)]
     max_output: Bytes,
@@ -112,7 +118,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         wal: args.wal,
         password_file: args.password_file,
         max_clients: args.max_clients,
-        max_value: args.max_value.0,
+        max_value: args.max_value.unwrap_or(MAX_VALUE).0,
         max_output: args.max_output.0,
         max_output_total: args.max_output_total.0,
         stall_seconds: args.stall_seconds,
@@ -126,6 +132,9 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     options.validate().map_err(|error| Failure::usage(error.to_string()))?;
     // A wrong URL, a held device and an array's member have exit codes of their own.
     context.try_open(&DeviceArg { device: options.device.clone() })?;
-    server::run(options)?;
+    match args.join.node(options, args.max_value.is_some())? {
+        Ok(options) => node::run(options)?,
+        Err(options) => server::run(options)?,
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     target("groups-record", shard::fuzz_record, &["shard/tests/golden"]),
     target("peer-frame", peers::frame::fuzz_frame, &["peers/tests/golden"]),
     target("peer-message", shard::fuzz_message, &["shard/tests/golden"]),
+    target("node-state", node::fuzz_state, &["node/tests/golden"]),
     target("cluster-value", cluster::value, &["placement/tests/golden"]),
     target("crash-trace", database::crash_trace, &["sim/tests/golden"]),
 ];

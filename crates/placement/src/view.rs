@@ -96,6 +96,24 @@ impl ClusterView {
         parts.view(revision).map(Some).map_err(|(key, error)| KeyError { key: key.path(cluster), error })
     }
 
+    /// The values that a node keeps on its drive, to start from without etcd: keys, values and the revisions of their last changes, where those count. Who is alive is not among them.
+    pub fn durable_values(&self, cluster: &ClusterName) -> Vec<(String, Vec<u8>, Revision)> {
+        let never = Revision(0);
+        let mut values = vec![
+            (Key::Meta.path(cluster), self.meta.encode(), never),
+            (Key::Slots.path(cluster), self.slots.encode(), never),
+        ];
+        values
+            .extend(self.nodes.iter().map(|(id, node)| (Key::Node(*id).path(cluster), node.encode(), never)));
+        values.extend(self.want.iter().map(|(group, Want { plan, changed })| {
+            (Key::Want(*group).path(cluster), plan.encode(), *changed)
+        }));
+        values.extend(
+            self.seen.iter().map(|(group, seen)| (Key::Seen(*group).path(cluster), seen.encode(), never)),
+        );
+        values
+    }
+
     /// The nodes whose leases last, with their values.
     pub fn live_nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().filter(|(id, _)| self.alive.contains_key(id)).map(|(id, node)| (*id, node))

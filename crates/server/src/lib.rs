@@ -53,4 +53,4 @@ pub use http::ArrayPages;
 pub use kv::parallel_wal::WalMode;
 pub use options::{Durability, ServeOptions};
 pub use run::{OpenDrive, open_drive, run};
-pub use server::Server;
+pub use server::{Server, Stopper};

@@ -157,6 +157,11 @@ impl Server {
         self.shared.stop();
     }
 
+    /// A handle that begins the shutdown from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.shared))
+    }
+
     /// Makes SIGTERM, SIGINT and SIGHUP begin the shutdown. SIGHUP does not if the process was started with SIGHUP
     /// ignored, as by nohup. A signal that comes a second or more after the first one ends the process at once.
     pub fn stop_on_signals(&self) -> Result<()> {
@@ -189,6 +194,22 @@ impl Server {
         runtime.shutdown_timeout(Duration::from_secs(1));
         listened.map_err(|error| Error::System(std::io::Error::other(error)))?;
         Ok(closed?)
+    }
+}
+
+/// Begins the shutdown of a server.
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Begins the shutdown, which [`Server::wait`] completes.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl std::fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shutdown of a server")
     }
 }
 

@@ -126,7 +126,7 @@ impl Node {
         let members = (1..).map(ReplicaId).zip(ROLES);
         let stored = StoredGroup::new(Base::first(Configuration::new(members), ReplicaId(1)));
         block_on(&*driver, log.write(GROUP, &Change::State(stored.clone()))).expect("writes");
-        let options = TablesOptions { write_buffer: 1 << 20, ..TablesOptions::default() };
+        let options = TablesOptions::new(1 << 20, 8 << 20);
         let db = TablesDb::open(&fs, "/tables", &options).expect("opens");
         let tables: Arc<dyn Tables> = Arc::new(GroupTables::open(&db, GROUP).expect("opens"));
         let settings = Settings {

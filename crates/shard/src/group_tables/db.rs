@@ -39,6 +39,13 @@ impl Default for TablesOptions {
 }
 
 impl TablesOptions {
+    /// The settings with a memtable and a block cache of these numbers of bytes.
+    pub fn new(write_buffer: usize, block_cache: usize) -> TablesOptions {
+        let mut options = TablesOptions::default();
+        (options.write_buffer, options.block_cache) = (write_buffer, block_cache);
+        options
+    }
+
     fn rules(&self) -> Rules {
         Rules {
             #[cfg(feature = "broken-rules")]

@@ -1,0 +1,184 @@
+//! The command `furrow cluster`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use node::admin::{self, GroupStatus, Health, NewCluster};
+use placement::{ClientCertificate, ClusterName, EtcdSettings};
+use replica::Role;
+use serde_json::json;
+use units::{Driver, RealDriver};
+
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// The exit code where a group cannot serve.
+const NO_QUORUM: u8 = 2;
+
+/// `furrow cluster`
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Create a cluster, wait for its nodes, and give each group its replicas.
+    Create(CreateArgs),
+    /// Show each group's replicas: 0 all is whole, 1 something is missing, 2 a group cannot serve, 6 etcd does not answer.
+    Status(StatusArgs),
+}
+
+/// How etcd is reached, and the cluster's name there.
+#[derive(Debug, Args)]
+pub struct EtcdArgs {
+    /// Etcd's URLs.
+    #[arg(long = "join", value_name = "URL,...", value_delimiter = ',', required = true)]
+    pub endpoints: Vec<String>,
+    /// The cluster's name.
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub cluster: ClusterName,
+    /// Certificates of the authorities that vouch for etcd's, for https.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_authority: Option<PathBuf>,
+    /// This process's certificate for etcd.
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    pub etcd_certificate: Option<PathBuf>,
+    /// The certificate's key.
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
+    pub etcd_key: Option<PathBuf>,
+    /// File with USER:PASSWORD for etcd; only its owner may read it.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_user: Option<PathBuf>,
+}
+
+impl EtcdArgs {
+    /// The settings of etcd's client.
+    pub fn settings(&self) -> EtcdSettings {
+        let identity = self.etcd_certificate.clone().zip(self.etcd_key.clone());
+        EtcdSettings {
+            authority: self.etcd_authority.clone(),
+            identity: identity.map(|(certificate, key)| ClientCertificate { certificate, key }),
+            user: self.etcd_user.clone(),
+            ..EtcdSettings::new(self.endpoints.iter().cloned())
+        }
+    }
+}
+
+fn parse_name(text: &str) -> Result<ClusterName, String> {
+    ClusterName::parse(text).map_err(|error| error.to_string())
+}
+
+/// `furrow cluster create`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  furrow cluster create --join http://127.0.0.1:2379 --cluster barn --groups 3 --copies 1\n\
+    Start the nodes with furrow serve --join before or meanwhile: 2 * COPIES + 1 at least."
+)]
+struct CreateArgs {
+    #[command(flatten)]
+    etcd: EtcdArgs,
+    /// Number of groups: each has a part of the keys, and a leader.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    groups: u32,
+    /// So many nodes of a group may be lost: it has 2 * COPIES + 1.
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    copies: usize,
+    /// The longest wait for nodes.
+    #[arg(long, default_value = "1m", value_name = "TIME", value_parser = humantime::parse_duration)]
+    wait: Duration,
+}
+
+/// `furrow cluster status`
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    etcd: EtcdArgs,
+}
+
+/// Runs a verb.
+pub fn run(context: &Context, args: ClusterArgs) -> Result<ExitCode> {
+    match args.command {
+        ClusterCommand::Create(args) => create(context, &args),
+        ClusterCommand::Status(args) => status(context, &args),
+    }
+}
+
+fn create(context: &Context, args: &CreateArgs) -> Result<ExitCode> {
+    let new = NewCluster {
+        name: args.etcd.cluster.clone(),
+        groups: args.groups,
+        copies: args.copies,
+        wait: args.wait,
+    };
+    let driver = RealDriver::new();
+    let groups = admin::create(&args.etcd.settings(), &new, || driver.random())?;
+    print(context, &args.etcd.cluster, &groups)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
+    let groups = admin::status(&args.etcd.settings(), &args.etcd.cluster)
+        .map_err(|error| Failure::unknown(error.to_string()))?;
+    print(context, &args.etcd.cluster, &groups)?;
+    Ok(match groups.iter().map(GroupStatus::health).max().unwrap_or(Health::NoQuorum) {
+        Health::Whole => ExitCode::SUCCESS,
+        Health::Degraded => Code::Failure.into(),
+        Health::NoQuorum => ExitCode::from(NO_QUORUM),
+    })
+}
+
+fn print(context: &Context, cluster: &ClusterName, groups: &[GroupStatus]) -> Result<()> {
+    let health = |group: &GroupStatus| match group.health() {
+        Health::Whole => "whole",
+        Health::Degraded => "degraded",
+        Health::NoQuorum => "no quorum",
+    };
+    if context.json {
+        let groups = groups.iter().map(|group| {
+            let replicas = group.replicas.iter().map(|replica| {
+                json!({
+                    "replica": replica.replica.0,
+                    "role": role(group, replica.role, replica.replica),
+                    "node": replica.node.to_string(),
+                    "client": replica.client,
+                    "alive": replica.is_alive,
+                })
+            });
+            json!({
+                "group": group.group,
+                "slots": [group.slots.0, group.slots.1],
+                "health": health(group),
+                "leader": group.leader.map(|leader| leader.0),
+                "replicas": replicas.collect::<Vec<_>>(),
+            })
+        });
+        return output::json(&json!({"cluster": cluster.as_str(), "groups": groups.collect::<Vec<_>>()}));
+    }
+    output::line(format!("cluster {}", cluster.as_str()))?;
+    for group in groups {
+        let (first, last) = group.slots;
+        output::line(format!("group {}  slots {first} to {last}  {}", group.group, health(group)))?;
+        for replica in &group.replicas {
+            let alive = if replica.is_alive { "" } else { "  not heard of" };
+            let role = role(group, replica.role, replica.replica);
+            output::line(format!("  {role:<8} {}  node {}{alive}", replica.client, replica.node))?;
+        }
+    }
+    Ok(())
+}
+
+/// The role of a replica, for people: the leader of the moment is the primary.
+fn role(group: &GroupStatus, role: Role, replica: replica::ReplicaId) -> &'static str {
+    match role {
+        _ if group.leader == Some(replica) => "primary",
+        Role::Backup => "backup",
+        Role::Witness => "witness",
+    }
+}

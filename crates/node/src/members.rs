@@ -1,0 +1,142 @@
+//! The cluster as this process knows it, for its clients: nodes and slots from etcd, leaders from the replicas here.
+
+use std::sync::Arc;
+
+use kv::Engine;
+use parking_lot::RwLock;
+use placement::{ClusterView, GroupPlan, NodeId};
+use replica::{ReplicaId, Role};
+use server::cluster::{Cluster, ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
+use shard::GroupId;
+use tokio::sync::watch;
+
+use crate::replicas::Replicas;
+
+/// Hexadecimal digits of a node's name for clients; a UUID has 32.
+const NAME_DIGITS: usize = 40;
+
+/// The cluster as this process knows it.
+#[derive(Debug)]
+pub(crate) struct Members {
+    me: NodeId,
+    replicas: Arc<Replicas>,
+    known: RwLock<Known>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// `None` before etcd was heard.
+    view: Option<ClusterView>,
+    topology: Arc<Topology>,
+    /// Of each group here, whether commands may run in its engine.
+    leads: Vec<(GroupId, bool)>,
+}
+
+impl Members {
+    /// A node that has not heard of its cluster yet.
+    pub(crate) fn new(me: NodeId, replicas: Arc<Replicas>) -> Members {
+        let topology = Topology { epoch: 0, me: NodeIndex(0), nodes: Vec::new(), ranges: Vec::new() };
+        let known = Known { view: None, topology: Arc::new(topology), leads: Vec::new() };
+        Members { me, replicas, known: RwLock::new(known), changes: watch::Sender::new(0) }
+    }
+
+    /// Takes what etcd holds of the cluster.
+    pub(crate) fn set_view(&self, view: ClusterView) {
+        self.known.write().view = Some(view);
+        self.look();
+    }
+
+    /// Looks who leads the groups that this process has replicas of. To be called often: clients wait for it after the death of a leader.
+    pub(crate) fn look(&self) {
+        let leads: Vec<(GroupId, bool)> = self
+            .replicas
+            .all()
+            .iter()
+            .map(|local| (local.group.place().group, local.group.view().is_ok()))
+            .collect();
+        let changed = {
+            let mut known = self.known.write();
+            let topology = known.view.as_ref().and_then(|view| self.topology_of(view));
+            let topology = topology.filter(|topology| *topology != *known.topology);
+            let changed = topology.is_some() || leads != known.leads;
+            known.leads = leads;
+            known.topology = topology.map_or_else(|| Arc::clone(&known.topology), Arc::new);
+            changed
+        };
+        if changed {
+            self.changes.send_modify(|number| *number += 1);
+        }
+    }
+
+    fn topology_of(&self, view: &ClusterView) -> Option<Topology> {
+        let nodes: Vec<(&NodeId, &placement::Node)> = view.nodes.iter().collect();
+        let index = |id: NodeId| nodes.iter().position(|(node, _)| **node == id).map(NodeIndex);
+        let me = index(self.me)?;
+        let ranges = view.slots.ranges().iter().map(|range| {
+            let plan = view.want.get(&range.group).map(|want| &want.plan);
+            let on = |replica: ReplicaId| index(plan?.member(replica)?.node);
+            let seen = || view.seen.get(&range.group).and_then(|seen| seen.leader);
+            let here = self.replicas.group(GroupId(u64::from(range.group.0)));
+            let leader = match here {
+                Some(local) => local.group.with_replica(|replica| replica.leader()),
+                None => seen(),
+            };
+            let backups = plan.map_or(&[][..], GroupPlan::members).iter();
+            let backups = backups.filter(|member| member.role == Role::Backup);
+            SlotRange {
+                first: range.first.number(),
+                last: range.last.number(),
+                group: GroupNumber(u64::from(range.group.0)),
+                leader: leader.and_then(on),
+                backups: backups.filter_map(|member| index(member.node)).collect(),
+            }
+        });
+        let terms = self.replicas.all();
+        let terms = terms.iter().map(|local| local.group.with_replica(|replica| replica.term().0));
+        Some(Topology {
+            epoch: view.meta.epoch().0 + terms.sum::<u64>(),
+            me,
+            ranges: ranges.collect(),
+            nodes: nodes
+                .iter()
+                .map(|(id, node)| ClusterNode {
+                    name: format!("{:0<NAME_DIGITS$}", id.0.simple().to_string()),
+                    host: node.client.host().to_owned(),
+                    port: node.client.port(),
+                    is_alive: view.alive.contains_key(id),
+                })
+                .collect(),
+        })
+    }
+}
+
+impl Cluster for Members {
+    fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.known.read().topology)
+    }
+
+    fn engine(&self, group: GroupNumber) -> Option<Engine> {
+        self.replicas.group(GroupId(group.0)).map(|local| local.engine)
+    }
+
+    fn leads(&self, group: GroupNumber) -> bool {
+        self.replicas.group(GroupId(group.0)).is_some_and(|local| local.group.view().is_ok())
+    }
+
+    fn behind_ms(&self, _group: GroupNumber) -> Option<u64> {
+        // A backup does not know yet how old its tables are: its reads go to the leader.
+        None
+    }
+
+    fn close(&self) -> kv::Result<()> {
+        // Each one is closed, whatever became of the others.
+        let closed: Vec<kv::Result<()>> =
+            self.replicas.all().iter().map(|local| local.engine.close()).collect();
+        closed.into_iter().collect()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

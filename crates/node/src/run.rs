@@ -1,0 +1,113 @@
+//! Starts a process of a cluster, serves its clients, and ends it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use kv::{EngineOptions, Limits};
+use placement::Address;
+use server::Server;
+use shard::GroupOptions;
+use units::{Driver, RealDriver, block_on};
+
+use crate::agreement::Agreement;
+use crate::error::{Error, Result};
+use crate::members::Members;
+use crate::options::NodeOptions;
+use crate::replicas::{ReplicaOptions, Replicas};
+use crate::state::NodeState;
+
+/// Threads for the connections to other processes and to etcd. Clients have threads of their own, so that heartbeats do not wait for commands.
+const WORKERS: usize = 2;
+
+/// Runs a process of a cluster until SIGTERM, SIGINT, SIGHUP or SHUTDOWN.
+///
+/// Prints one line that begins with `ready` to the standard output when clients can connect. Commands wait until their group has a leader.
+///
+/// # Errors
+/// Settings out of range, a drive that cannot be opened, a port that is taken, a drive of another cluster.
+pub fn run(options: NodeOptions) -> Result<()> {
+    options.check()?;
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let drive = server::open_drive(&options.serve, &driver)?;
+    let fs = drive.fs;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_name("furrow-peers")
+        .enable_all()
+        .build()
+        .map_err(|source| Error::System { doing: "starting threads", source })?;
+    let state = block_on(&*driver, NodeState::start(&fs, || driver.random()))?;
+    let value = usize::try_from(options.serve.max_value).unwrap_or(usize::MAX);
+    let replica_options = ReplicaOptions {
+        group: GroupOptions { settings: options.settings(), log: options.group_log },
+        engine: EngineOptions {
+            limits: Limits { value, ..Limits::default() },
+            writers: Some(1),
+            ..EngineOptions::default()
+        },
+        block_cache: options.serve.block_cache,
+        write_buffer: options.serve.write_buffer,
+    };
+    let (replicas, stored) = Replicas::open(&fs, replica_options)?;
+    let replicas = Arc::new(replicas);
+    let members = Arc::new(Members::new(state.node, Arc::clone(&replicas)));
+    let cluster = Arc::clone(&members) as Arc<dyn server::cluster::Cluster>;
+    let server =
+        Server::start_in_cluster(cluster, Arc::clone(&driver), Some(fs.clone()), options.serve.clone())?;
+    server.stop_on_signals()?;
+    let client = match &options.announce {
+        Some(address) => address.clone(),
+        None => Address::parse(&server.address().to_string())
+            .map_err(|why| Error::Setting(format!("--announce is needed: {why}")))?,
+    };
+    print_ready_line(&server, &options, &state);
+    let agreement = Agreement {
+        options: Arc::new(options),
+        fs: fs.clone(),
+        replicas: Arc::clone(&replicas),
+        members,
+        runtime: runtime.handle().clone(),
+        client,
+        state,
+        stored,
+        network: None,
+        written: BTreeMap::new(),
+        complaint: None,
+    };
+    let stopper = server.stopper();
+    let agreed = runtime.spawn(async move {
+        let ended = agreement.run().await;
+        stopper.stop();
+        ended
+    });
+    let served = server.wait();
+    let failed = match agreed.is_finished() {
+        true => runtime.block_on(agreed).unwrap_or(Ok(())),
+        false => {
+            agreed.abort();
+            Ok(())
+        }
+    };
+    let closed = replicas.close();
+    runtime.shutdown_background();
+    let unmounted = block_on(&*driver, fs.unmount());
+    failed?;
+    served?;
+    closed?;
+    Ok(unmounted?)
+}
+
+/// Prints the `ready` line that scripts and people wait for. A closed standard output does not stop the process.
+fn print_ready_line(server: &Server, options: &NodeOptions, state: &NodeState) {
+    let (device, cluster) = (&options.serve.device, options.cluster.as_str());
+    let line = format!(
+        "ready: {device} on {}, node {} of cluster {cluster}, peers on {}",
+        server.address(),
+        state.node.0,
+        options.peer
+    );
+    tracing::info!("{line}");
+    let mut out = std::io::stdout();
+    let _closed = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# A cluster of five servers over three etcd, on this machine: clients write and read without pause while the leader of a group, a
+# backup, a witness and etcd's leader are killed (kill -9) in turn and started again. Then every acknowledged record is compared.
+#
+#   scripts/cluster.sh [KILLS]     20 kills if not given
+#
+# Prints what was acknowledged, and the pauses that clients saw. Ends with 1 if an acknowledged record is lost or a pause is too long.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+kills=${1:-20}
+need_packages etcd-server redis-tools curl python3-pip python3-setuptools
+built=$(scripts/build.sh)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Debian's redis-py (4.3.4) stops where a node that it knows is gone; this one is unmodified too.
+python=/usr/bin/python3
+"$python" -m pip --quiet --disable-pip-version-check install --root-user-action ignore --target "$work/python" redis==5.2.1 ||
+  die "pip could not install redis 5.2.1"
+PYTHONPATH=$work/python "$python" scripts/cluster/kills.py --furrow "$built/furrow" --work "$work" --kills "$kills"

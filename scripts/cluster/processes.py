@@ -1,0 +1,145 @@
+"""The processes of a cluster on this machine: etcd, and servers. Each is killed by its own process id only."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+
+def free_ports(count):
+    """Ports of the loopback interface that nothing listened on a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Process:
+    """A program that can be killed and started again with the same arguments."""
+
+    def __init__(self, name, command, log):
+        self.name, self.command, self.log = name, command, log
+        self.child = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self):
+        """kill -9."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+
+    def end(self):
+        """SIGTERM, and after a while SIGKILL. Gives the exit code."""
+        if self.child is None or self.child.poll() is not None:
+            return self.child.returncode if self.child else 0
+        self.child.terminate()
+        try:
+            return self.child.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def runs(self):
+        return self.child is not None and self.child.poll() is None
+
+    def tail(self):
+        with open(self.log, "rb") as log:
+            return log.read()[-3000:].decode(errors="replace")
+
+
+class Etcds:
+    """An etcd of three members."""
+
+    def __init__(self, work, members=3):
+        ports = free_ports(2 * members)
+        self.clients = [f"http://127.0.0.1:{port}" for port in ports[:members]]
+        peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
+        cluster = ",".join(f"e{n}={peer}" for n, peer in enumerate(peers))
+        self.members = []
+        for n, (client, peer) in enumerate(zip(self.clients, peers)):
+            command = ["etcd", "--name", f"e{n}", "--data-dir", os.path.join(work, f"etcd{n}")]
+            command += ["--listen-client-urls", client, "--advertise-client-urls", client]
+            command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+            command += ["--initial-cluster", cluster, "--initial-cluster-state", "new"]
+            self.members.append(Process(f"etcd {n}", command, os.path.join(work, f"etcd{n}.log")))
+
+    def start(self):
+        for member in self.members:
+            member.start()
+
+    def leader(self):
+        """The member that leads etcd: it says so itself."""
+        for member, client in zip(self.members, self.clients):
+            if not member.runs():
+                continue
+            asked = subprocess.run(["curl", "-s", "-m", "2", client + "/metrics"], capture_output=True, text=True, check=False)
+            if "\netcd_server_is_leader 1" in asked.stdout:
+                return member
+        return None
+
+    def end(self):
+        for member in self.members:
+            member.end()
+
+
+class Cluster:
+    """Servers of one cluster, with an emulated drive each."""
+
+    def __init__(self, furrow, work, etcds, nodes=5, groups=3, copies=2, timeout="500ms"):
+        self.furrow, self.etcds, self.groups, self.copies = furrow, etcds, groups, copies
+        ports = free_ports(2 * nodes)
+        self.ports = ports[:nodes]
+        self.nodes = []
+        for n, (port, peer) in enumerate(zip(self.ports, ports[nodes:])):
+            drive = f"emu:{os.path.join(work, f'drive{n}.img')}?zones=64&zone-size=16MiB"
+            command = [furrow, "serve", "-d", drive, "--port", str(port), "--http", "none"]
+            command += ["--join", ",".join(etcds.clients), "--cluster", "barn", "--peer", f"127.0.0.1:{peer}"]
+            command += ["--election-timeout", timeout, "--write-buffer", "4MiB"]
+            self.nodes.append(Process(f"node on {port}", command, os.path.join(work, f"node{n}.log")))
+
+    def start(self):
+        for node in self.nodes:
+            node.start()
+
+    def create(self):
+        command = [self.furrow, "cluster", "create", "--groups", str(self.groups), "--copies", str(self.copies)]
+        created = subprocess.run(command + self._where(), capture_output=True, text=True, timeout=180, check=False)
+        if created.returncode != 0:
+            raise SystemExit(f"furrow cluster create: {created.stderr.strip()}")
+
+    def status(self):
+        """The exit code of `furrow cluster status`, and what it says."""
+        asked = subprocess.run(
+            [self.furrow, "--json", "cluster", "status"] + self._where(), capture_output=True, text=True, timeout=60, check=False
+        )
+        return asked.returncode, json.loads(asked.stdout) if asked.stdout.startswith("{") else {}
+
+    def wait_until_whole(self, seconds=120):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.status()[0] == 0:
+                return
+            time.sleep(0.3)
+        raise SystemExit(f"the cluster is not whole after {seconds} s: {self.status()}")
+
+    def node_of(self, group, role):
+        """The process of a group's replica in that role."""
+        _, status = self.status()
+        for replica in status["groups"][group]["replicas"]:
+            if replica["role"] == role:
+                return self.nodes[self.ports.index(int(replica["client"].rsplit(":", 1)[1]))]
+        return None
+
+    def end(self):
+        """Ends all servers. Gives their exit codes."""
+        return [node.end() for node in self.nodes]
+
+    def _where(self):
+        return ["--join", ",".join(self.etcds.clients), "--cluster", "barn"]
