@@ -131,10 +131,13 @@ class Cluster:
 
     def node_of(self, group, role):
         """The process of a group's replica in that role."""
-        _, status = self.status()
-        for replica in status["groups"][group]["replicas"]:
-            if replica["role"] == role:
-                return self.nodes[self.ports.index(int(replica["client"].rsplit(":", 1)[1]))]
+        for _ in range(100):
+            # Etcd answers nothing while it elects a leader, and a group has no primary meanwhile.
+            _, status = self.status()
+            for replica in status["groups"][group]["replicas"] if "groups" in status else []:
+                if replica["role"] == role:
+                    return self.nodes[self.ports.index(int(replica["client"].rsplit(":", 1)[1]))]
+            time.sleep(0.1)
         return None
 
     def end(self):
