@@ -79,6 +79,15 @@ impl Overlay {
         self.entries.insert(key, None);
     }
 
+    /// Adds deletes of those keys that the batch does not write.
+    pub(crate) fn delete_unwritten(&mut self, keys: Vec<Bytes>) {
+        for key in keys {
+            if self.get(&key).is_none() {
+                self.delete(key);
+            }
+        }
+    }
+
     /// Adds the clearing of the database, which drops every earlier write of the batch.
     pub fn clear(&mut self) {
         self.cleared = true;

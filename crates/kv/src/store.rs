@@ -74,6 +74,11 @@ pub trait Store: Send + Sync + Debug {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// True if a key whose time is past is there until a write deletes it: replicas have clocks of their own, and a key that one leader has seen expire must not come back with the next one.
+    fn expires_by_writes(&self) -> bool {
+        false
+    }
+
     /// Calls `found` once, with the stored record of `key` or with nothing.
     ///
     /// # Errors

@@ -58,6 +58,8 @@ pub struct Txn<'a> {
     view: View,
     /// The keys whose values are on other replicas only.
     missing: RefCell<Vec<Bytes>>,
+    /// The keys that count as expired, and that the store has until a write deletes them ([`Store::expires_by_writes`]).
+    expired: RefCell<Vec<Bytes>>,
     /// The keys that the running pipeline claimed.
     #[cfg(debug_assertions)]
     claims: Option<Claims>,
@@ -74,6 +76,7 @@ impl<'a> Txn<'a> {
             refusal: None,
             view: View::default(),
             missing: RefCell::default(),
+            expired: RefCell::default(),
             #[cfg(debug_assertions)]
             claims: None,
         }
@@ -156,7 +159,7 @@ impl<'a> Txn<'a> {
         let mut result = None;
         let read = self.store.get(key, &mut |stored| {
             if let Some(then) = then.take() {
-                result = Some(live_record(key, stored, self.now_ms).map(then));
+                result = Some(self.live(key, stored).map(then));
             }
         });
         self.note_missing(read, &[key])?;
@@ -180,7 +183,7 @@ impl<'a> Txn<'a> {
         let read = self.store.multi_get(keys, &mut |n, stored| {
             if result.is_ok() {
                 let key = keys.get(n).copied().unwrap_or_default();
-                result = live_record(key, stored, self.now_ms).map(|record| each(n, record));
+                result = self.live(key, stored).map(|record| each(n, record));
             }
         });
         self.note_missing(read, keys)?;
@@ -193,6 +196,21 @@ impl<'a> Txn<'a> {
             self.missing.borrow_mut().extend(keys.iter().map(|key| Bytes::copy_from_slice(key)));
         }
         read
+    }
+
+    /// The stored record of `key`, unless its time is past.
+    fn live<'r>(&self, key: &[u8], stored: Option<&'r [u8]>) -> Result<Option<RecordRef<'r>>> {
+        let record = live_record(key, stored, 0)?;
+        let live = record.filter(|record| !record.expires.is_past(self.now_ms));
+        if record.is_some() && live.is_none() && self.store.expires_by_writes() {
+            self.expired.borrow_mut().push(Bytes::copy_from_slice(key));
+        }
+        Ok(live)
+    }
+
+    /// Takes the keys that count as expired, and that a write is to delete before the replies count.
+    pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
+        self.expired.take()
     }
 
     /// Takes the keys whose values were not here. If there are any, the replies do not count.

@@ -73,6 +73,10 @@ impl Store for GroupStore {
         })
     }
 
+    fn expires_by_writes(&self) -> bool {
+        true
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {
         self.multi_get(&[key], &mut |_, stored| found(stored))
     }

@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_channel::oneshot::{Canceled, Sender, channel};
 
 use super::claims::Claims;
 use super::handle::Engine;
 use super::stats::KeyCount;
 use super::work::Work;
+use crate::error::Error;
 use crate::txn::Txn;
 
 /// Keys that the expiry walk visits per slice.
@@ -67,10 +69,10 @@ pub(super) fn visit_slice(engine: &Engine, walk: &mut Walk) -> bool {
             }
             if !slice.expired.is_empty() {
                 walk.met_any = true;
-                let deletes = ExpiredDeletes { engine: engine.clone(), keys: slice.expired, deleted: 0 };
+                let deletes = ExpiredDeletes::of(engine, slice.expired, None);
                 // If the queue refuses the deletes because too many pipelines wait, the next walk finds the
                 // keys again.
-                let _next_walk = engine.submit(Box::new(deletes));
+                let _next_walk = engine.submit(deletes);
             }
         }
         Err(error) => {
@@ -113,6 +115,31 @@ struct ExpiredDeletes {
     engine: Engine,
     keys: Vec<Bytes>,
     deleted: u64,
+    /// True if writes were refused when the deletes ran.
+    refused: bool,
+    /// The receiver of the end: true once the deletes are durable, false if nothing was deleted: another replica leads, or writes are refused.
+    ended: Option<Sender<bool>>,
+}
+
+impl ExpiredDeletes {
+    fn of(engine: &Engine, keys: Vec<Bytes>, ended: Option<Sender<bool>>) -> Box<ExpiredDeletes> {
+        Box::new(ExpiredDeletes { engine: engine.clone(), keys, deleted: 0, refused: false, ended })
+    }
+}
+
+/// Deletes those of `keys` whose time is past.
+///
+/// # Errors
+/// `NotLeader`, also where the outcome is not known: the caller has answered nothing yet. `Busy` and `Closed`.
+pub(super) async fn delete(engine: &Engine, keys: Vec<Bytes>) -> crate::error::Result<()> {
+    let (ended, end) = channel();
+    engine.submit(ExpiredDeletes::of(engine, keys, Some(ended))).map_err(|(error, _)| error)?;
+    match end.await {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(Canceled) => Err(Error::NotLeader(
+            "an expired key was not deleted: the leader changed, or writes are refused".into(),
+        )),
+    }
 }
 
 impl Work for ExpiredDeletes {
@@ -122,7 +149,8 @@ impl Work for ExpiredDeletes {
 
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.deleted = 0;
-        if txn.refusal().is_some_and(|r| !r.growth_only) {
+        self.refused = txn.refusal().is_some_and(|r| !r.growth_only);
+        if self.refused {
             return;
         }
         for key in &self.keys {
@@ -137,5 +165,15 @@ impl Work for ExpiredDeletes {
 
     fn writes_are_durable(self: Box<Self>) {
         self.engine.0.counters.expired.fetch_add(self.deleted, Ordering::Relaxed);
+        if let Some(ended) = self.ended {
+            // The reader may have gone.
+            let _gone = ended.send(!self.refused);
+        }
+    }
+
+    fn not_leader(self: Box<Self>) {
+        if let Some(ended) = self.ended {
+            let _gone = ended.send(false);
+        }
     }
 }

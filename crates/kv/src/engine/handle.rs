@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use units::{Driver, Spawned, block_on};
 
@@ -19,7 +18,7 @@ use super::schedule::{Schedule, WaitingPipeline};
 use super::stats::{Counters, KeyCount, KeyspaceCounts, Stats};
 use super::work::Work;
 use crate::error::{Error, Result};
-use crate::store::{LogReport, Room, Store, View};
+use crate::store::{LogReport, Room, Store};
 use crate::txn::{Txn, TxnShared};
 
 /// Largest number of pipelines that wait for a writer.
@@ -55,14 +54,6 @@ const KEYS_COUNTED_AT_ONCE: u64 = 100_000;
 /// and no other work writes to its keys between its first command and its acknowledgement.
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<Shared>);
-
-/// A read whose replies do not count yet ([`Engine::settle`]).
-#[derive(Debug)]
-pub struct Reading {
-    view: View,
-    /// The keys whose values were missing.
-    missing: Vec<Bytes>,
-}
 
 /// The state of an engine.
 pub(super) struct Shared {
@@ -150,38 +141,6 @@ impl Engine {
     pub fn read<R>(&self, run: impl FnOnce(&mut Txn<'_>) -> R) -> R {
         self.0.counters.reads.fetch_add(1, Ordering::Relaxed);
         run(&mut self.0.reading())
-    }
-
-    /// Like [`read`](Engine::read) over a store that may be replicated: the replies count once [`settle`](Engine::settle) says so.
-    ///
-    /// # Errors
-    /// `NotLeader`: nothing was run.
-    pub fn read_in_view<R>(&self, run: impl FnOnce(&mut Txn<'_>) -> R) -> Result<(R, Reading)> {
-        let view = self.0.store.view()?;
-        self.0.counters.reads.fetch_add(1, Ordering::Relaxed);
-        let mut txn = self.0.reading();
-        let replies = run(&mut txn);
-        Ok((replies, Reading { view, missing: txn.take_missing() }))
-    }
-
-    /// True if the replies of a read count. False if values were missing that have come meanwhile: the read is to be run again.
-    ///
-    /// # Errors
-    /// `NotLeader`: the replies do not count, and another replica is to be asked.
-    pub async fn settle(&self, reading: Reading) -> Result<bool> {
-        let Reading { view, missing } = reading;
-        if !missing.is_empty() {
-            match self.0.store.fetch(missing).await {
-                Ok(()) => return Ok(false),
-                // The replies of the commands that need the value say so.
-                Err(Error::Missing(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(confirming) = self.0.store.confirm(view) {
-            confirming.await?;
-        }
-        Ok(true)
     }
 
     /// What an acknowledgement of a write promises.

@@ -1,3 +1,4 @@
+mod replicated;
 mod transactions;
 
 use std::sync::mpsc;

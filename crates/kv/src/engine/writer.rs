@@ -190,6 +190,8 @@ impl Writer {
                 txn.claim(_claims.clone());
                 work.run(&mut txn);
                 missing.append(&mut txn.take_missing());
+                let expired = txn.take_expired();
+                overlay.delete_unwritten(expired);
                 done += 1;
             }
             done
@@ -330,11 +332,12 @@ impl Writer {
             overlay.reset();
             let view = store.view()?;
             overlay.begin_pipeline();
-            let missing = {
+            let (missing, expired) = {
                 let mut txn = self.txn(overlay, now_ms, refusal.clone(), view);
                 work.run(&mut txn);
-                txn.take_missing()
+                (txn.take_missing(), txn.take_expired())
             };
+            overlay.delete_unwritten(expired);
             if !missing.is_empty() {
                 match store.fetch(missing).await {
                     Ok(()) => continue,
