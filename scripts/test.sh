@@ -18,6 +18,7 @@ step "stock programs" scripts/stock.sh
 step "LevelDB's programs" scripts/leveldb.sh
 step "programs under prio run" scripts/prio.sh
 step "a ZooKeeper ensemble" scripts/zookeeper.sh
+step "a cluster whose processes are killed" scripts/cluster.sh
 step "fuzz targets" scripts/fuzz.sh
 step "crash explorer" scripts/crash.sh
 step "a stock kernel in a guest" scripts/guest.sh
