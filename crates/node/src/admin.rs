@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use placement::{
-    Candidate, ClusterId, ClusterName, ClusterView, Etcd, EtcdSettings, Meta, NodeId, PlaceError, place,
-};
-use replica::{ReplicaId, Role};
+use placement::{Candidate, ClusterName, ClusterView, Etcd, EtcdSettings, Meta, PlaceError, place};
+use replica::{ClusterId, GroupId, NodeId, ReplicaId, Role};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -32,7 +30,7 @@ pub struct NewCluster {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupStatus {
     /// The group's number.
-    pub group: u32,
+    pub group: u64,
     /// The group's first and last slot.
     pub slots: (u16, u16),
     /// The replica that leads, as far as etcd was told.
@@ -163,7 +161,7 @@ fn meta(id: Uuid, new: &NewCluster) -> std::result::Result<Meta, PlaceError> {
 async fn place_all(etcd: &Etcd, view: &ClusterView, new: &NewCluster) -> Result<()> {
     let candidates: Vec<Candidate> = view.live_nodes().map(|(id, node)| Candidate::new(id, node)).collect();
     let plans = place(&candidates, new.groups, new.copies)?;
-    for (group, plan) in (0..).map(placement::GroupId).zip(plans) {
+    for (group, plan) in (0..).map(GroupId).zip(plans) {
         if !view.want.contains_key(&group) {
             etcd.write_want(group, &plan, None).await?;
         }

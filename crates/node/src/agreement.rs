@@ -156,8 +156,8 @@ impl Agreement {
         let network = match &self.network {
             Some(network) => Arc::clone(network),
             None => {
-                let (cluster, node) = (peers::ClusterId(view.meta.cluster().0), peers::NodeId(me.0));
-                let mut options = NetworkOptions::new(cluster, node, self.state.starts, self.options.peer);
+                let (cluster, starts) = (view.meta.cluster(), self.state.starts);
+                let mut options = NetworkOptions::new(cluster, me, starts, self.options.peer);
                 options.tls = self.options.tls.clone();
                 let network = Network::start(options, &self.runtime, self.replicas.inbox())?;
                 Arc::clone(self.network.insert(Arc::new(network)))
@@ -165,13 +165,13 @@ impl Agreement {
         };
         for (id, node) in view.nodes.iter().filter(|(id, _)| **id != me) {
             if let Some(address) = resolve(&node.peer).await {
-                network.set_node(peers::NodeId(id.0), address)?;
+                network.set_node(*id, address)?;
             }
         }
         for (group, want) in &view.want {
-            let group = GroupId(u64::from(group.0));
+            let group = *group;
             for member in want.plan.members() {
-                network.set_replica(group, member.replica, peers::NodeId(member.node.0));
+                network.set_replica(group, member.replica, member.node);
             }
             let Some(own) = want.plan.member_on(me) else { continue };
             let place = Place { group, replica: own.replica, role: own.role };
@@ -250,11 +250,10 @@ fn write_leaders(replicas: &Replicas, written: &mut BTreeMap<GroupId, Seen>, etc
         });
         let Some(seen) = seen.filter(|seen| written.get(&place.group) != Some(seen)) else { continue };
         written.insert(place.group, seen.clone());
-        let Ok(number) = u32::try_from(place.group.0) else { continue };
         let etcd = etcd.clone();
         tokio::spawn(async move {
-            if let Err(error) = etcd.write_seen(placement::GroupId(number), &seen).await {
-                tracing::warn!(%error, group = number, "etcd does not know who leads");
+            if let Err(error) = etcd.write_seen(place.group, &seen).await {
+                tracing::warn!(%error, group = %place.group, "etcd does not know who leads");
             }
         });
     }

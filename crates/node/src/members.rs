@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use kv::Engine;
 use parking_lot::RwLock;
-use placement::{ClusterView, GroupPlan, NodeId};
-use replica::{ReplicaId, Role};
-use server::cluster::{Cluster, ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
-use shard::GroupId;
+use placement::{ClusterView, GroupPlan};
+use replica::{GroupId, NodeId, ReplicaId, Role};
+use server::cluster::{Cluster, ClusterNode, NodeIndex, SlotRange, Topology};
 use tokio::sync::watch;
 
 use crate::replicas::Replicas;
@@ -77,7 +76,7 @@ impl Members {
             let plan = view.want.get(&range.group).map(|want| &want.plan);
             let on = |replica: ReplicaId| index(plan?.member(replica)?.node);
             let seen = || view.seen.get(&range.group).and_then(|seen| seen.leader);
-            let here = self.replicas.group(GroupId(u64::from(range.group.0)));
+            let here = self.replicas.group(range.group);
             let leader = match here {
                 Some(local) => local.group.with_replica(|replica| replica.leader()),
                 None => seen(),
@@ -87,7 +86,7 @@ impl Members {
             SlotRange {
                 first: range.first.number(),
                 last: range.last.number(),
-                group: GroupNumber(u64::from(range.group.0)),
+                group: range.group,
                 leader: leader.and_then(on),
                 backups: backups.filter_map(|member| index(member.node)).collect(),
             }
@@ -116,15 +115,15 @@ impl Cluster for Members {
         Arc::clone(&self.known.read().topology)
     }
 
-    fn engine(&self, group: GroupNumber) -> Option<Engine> {
-        self.replicas.group(GroupId(group.0)).map(|local| local.engine)
+    fn engine(&self, group: GroupId) -> Option<Engine> {
+        self.replicas.group(group).map(|local| local.engine)
     }
 
-    fn leads(&self, group: GroupNumber) -> bool {
-        self.replicas.group(GroupId(group.0)).is_some_and(|local| local.group.view().is_ok())
+    fn leads(&self, group: GroupId) -> bool {
+        self.replicas.group(group).is_some_and(|local| local.group.view().is_ok())
     }
 
-    fn behind_ms(&self, _group: GroupNumber) -> Option<u64> {
+    fn behind_ms(&self, _group: GroupId) -> Option<u64> {
         // A backup does not know yet how old its tables are: its reads go to the leader.
         None
     }

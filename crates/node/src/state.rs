@@ -19,8 +19,8 @@
 use std::collections::BTreeMap;
 
 use fs::Fs;
-use placement::{ClusterId, Epoch, NodeId, Remembered, Revision};
-use replica::{ReplicaId, Role};
+use placement::{Epoch, Remembered, Revision};
+use replica::{ClusterId, NodeId, ReplicaId, Role};
 use shard::GroupId;
 use uuid::Uuid;
 

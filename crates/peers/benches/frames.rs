@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use parking_lot::Mutex;
-use peers::{ClusterId, Network, NetworkOptions, NodeId, Receiver};
+use peers::{Network, NetworkOptions, Receiver};
 use replica::ReplicaId;
+use replica::{ClusterId, NodeId};
 use shard::{Answer, GroupId, PeerMessage, Peers, RequestId};
 use tokio::runtime::Runtime;
 use units::{Driver, Instant, RealDriver};

@@ -6,7 +6,8 @@ use std::collections::hash_map::Entry;
 use parking_lot::Mutex;
 
 use crate::frame::{FrameError, Hello};
-use crate::identity::{ClusterId, NodeId, ProcessId};
+use crate::identity::ProcessId;
+use replica::{ClusterId, NodeId};
 
 /// The most nodes from which frames are taken.
 const MAX_NODES: usize = 4096;
@@ -22,21 +23,21 @@ pub(crate) enum Refusal {
     Late,
     #[error("a second hello, or a frame of another process than the first one's")]
     OtherProcess,
-    #[error("it is of {0}, and this process is of {1}")]
+    #[error("it is of cluster {0}, and this process is of cluster {1}")]
     Cluster(ClusterId, ClusterId),
-    #[error("it is for {0}, which is not this one: addresses of nodes were exchanged")]
+    #[error("it is for node {0}, which is not this one: addresses of nodes were exchanged")]
     Receiver(NodeId),
-    #[error("it is of {0}, which this process is: a drive was copied, or two processes have one drive")]
+    #[error("it is of node {0}, which this process is: a drive was copied, or two processes have one drive")]
     OwnNode(NodeId),
     #[error(
-        "{0} started {1} times, and a process of its start {2} was here: a copied drive, or an old process"
+        "node {0} started {1} times, and a process of its start {2} was here: a copied drive, or an old process"
     )]
     Starts(NodeId, u64, u64),
-    #[error("two processes are start {1} of {0}: a drive was copied")]
+    #[error("two processes are start {1} of node {0}: a drive was copied")]
     Twice(NodeId, u64),
     #[error("more than {MAX_NODES} nodes")]
     Nodes,
-    #[error("the certificate does not name {0}, which it says it is of")]
+    #[error("the certificate does not name node {0}, which it says it is of")]
     Certificate(NodeId),
     #[error("TLS: {0}")]
     Tls(String),

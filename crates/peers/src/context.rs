@@ -10,8 +10,9 @@ use tokio::task::block_in_place;
 use crate::admission::{Admission, Refusal};
 use crate::counters::Counters;
 use crate::frame::Hello;
-use crate::identity::{NodeId, ProcessId};
+use crate::identity::ProcessId;
 use crate::tls::Tls;
+use replica::NodeId;
 
 /// The receiver of messages for the replicas of a process.
 pub trait Receiver: Send + Sync {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::identity::NodeId;
+use replica::NodeId;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -38,7 +38,7 @@ pub enum Error {
         why: String,
     },
     /// The certificate is another node's.
-    #[error("{path}: the certificate does not name {node}: its subjectAltName must have DNS:{}", .node.dns_name())]
+    #[error("{path}: the certificate does not name node {node}: its subjectAltName must have DNS:{}", .node.dns_name())]
     CertificateName {
         /// The file.
         path: PathBuf,

@@ -17,7 +17,8 @@
 
 use uuid::Uuid;
 
-use crate::identity::{ClusterId, NodeId, ProcessId};
+use crate::identity::ProcessId;
+use replica::{ClusterId, NodeId};
 
 /// The most bytes of a frame behind its length.
 pub const MAX_FRAME: usize = 16 << 20;

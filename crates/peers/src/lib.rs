@@ -26,6 +26,6 @@ mod tls;
 pub use context::Receiver;
 pub use counters::NetworkCounters;
 pub use error::{Error, Result};
-pub use identity::{ClusterId, NodeId, ProcessId};
+pub use identity::ProcessId;
 pub use network::{Network, NetworkOptions};
 pub use tls::TlsFiles;

@@ -15,10 +15,11 @@ use crate::context::{Context, Receiver};
 use crate::counters::NetworkCounters;
 use crate::error::{Error, Result};
 use crate::frame::MAX_MESSAGE;
-use crate::identity::{ClusterId, NodeId, ProcessId};
+use crate::identity::ProcessId;
 use crate::queue::Queue;
 use crate::tls::{Tls, TlsFiles};
 use crate::{incoming, outgoing};
+use replica::{ClusterId, NodeId};
 
 /// The most bytes of a message that goes with the urgent ones: heartbeats, votes, acknowledgements and short appends.
 const URGENT_MESSAGE: usize = 64 << 10;

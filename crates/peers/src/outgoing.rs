@@ -12,9 +12,9 @@ use tracing::{info, warn};
 
 use crate::context::Context;
 use crate::frame::FrameWriter;
-use crate::identity::NodeId;
 use crate::queue::Queue;
 use crate::{socket, tls};
+use replica::NodeId;
 
 /// The time between two attempts to connect: the least and the most.
 const LEAST_BACKOFF: Duration = Duration::from_millis(50);

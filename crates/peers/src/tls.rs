@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::error::{Error, Result};
-use crate::identity::NodeId;
+use replica::NodeId;
 
 /// The files of a node's TLS, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]

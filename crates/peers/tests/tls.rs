@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use common::{GROUP, Inbox, Process, cluster, heartbeat, node, options, runtime};
 use peers::frame::{FrameWriter, Hello};
-use peers::{Error, Network, NetworkOptions, NodeId, ProcessId, TlsFiles};
+use peers::{Error, Network, NetworkOptions, ProcessId, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use replica::NodeId;
 use replica::ReplicaId;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::names::{ClusterId, ClusterName, Epoch, GroupId, NodeId, Revision};
+use crate::names::{ClusterName, Epoch, Revision};
 use crate::value_error::ValueError;
+use replica::{ClusterId, GroupId, NodeId};
 
 /// Why a group cannot be placed, or a replica not replaced.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

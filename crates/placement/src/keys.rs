@@ -10,8 +10,9 @@
 //! | `/furrow/CLUSTER/slots` | [`SlotMap`](crate::SlotMap) |
 //! | `/furrow/CLUSTER/placer` | the UUID of the node that is elected to place, bound to a lease of that node |
 
-use crate::names::{ClusterName, GroupId, NodeId};
+use crate::names::{ClusterName, parse_node};
 use crate::value_error::ValueError;
+use replica::{GroupId, NodeId};
 
 /// A key of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +34,8 @@ impl Key {
             Key::Meta => format!("{prefix}meta"),
             Key::Node(node) => format!("{prefix}nodes/{node}"),
             Key::Alive(node) => format!("{prefix}alive/{node}"),
-            Key::Want(group) => format!("{prefix}groups/{group}/want"),
-            Key::Seen(group) => format!("{prefix}groups/{group}/seen"),
+            Key::Want(GroupId(group)) => format!("{prefix}groups/{group}/want"),
+            Key::Seen(GroupId(group)) => format!("{prefix}groups/{group}/seen"),
             Key::Slots => format!("{prefix}slots"),
             Key::Placer => format!("{prefix}placer"),
         }
@@ -45,13 +46,13 @@ impl Key {
         let unknown = || ValueError::rule("this version of Furrow knows no such key");
         let rest = path.strip_prefix(&prefix(cluster)).ok_or_else(unknown)?;
         if let Some(node) = rest.strip_prefix("nodes/") {
-            return NodeId::parse(node).map(Key::Node);
+            return parse_node(node).map(Key::Node);
         }
         if let Some(node) = rest.strip_prefix("alive/") {
-            return NodeId::parse(node).map(Key::Alive);
+            return parse_node(node).map(Key::Alive);
         }
         if let Some((group, kind)) = rest.strip_prefix("groups/").and_then(|rest| rest.split_once('/')) {
-            let number = group.parse::<u32>().ok().filter(|number| number.to_string() == group);
+            let number = group.parse::<u64>().ok().filter(|number| number.to_string() == group);
             let group = GroupId(number.ok_or_else(unknown)?);
             return match kind {
                 "want" => Ok(Key::Want(group)),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use replica::NodeId;
 use uuid::Uuid;
 
 use crate::value_error::ValueError;
@@ -40,34 +41,12 @@ impl fmt::Display for ClusterName {
     }
 }
 
-/// A cluster's UUID, drawn at random when the cluster is created: of two clusters with one name each has its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClusterId(pub Uuid);
-
-/// A node's UUID, drawn at random when the node starts with an empty drive, and kept on that drive.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodeId(pub Uuid);
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.hyphenated())
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.hyphenated())
-    }
-}
-
-impl NodeId {
-    /// The node's UUID in `text`: 36 characters, lower case.
-    ///
-    /// # Errors
-    /// [`ValueError::Rule`] for any other form.
-    pub fn parse(text: &str) -> Result<NodeId, ValueError> {
-        parse_uuid(text).map(NodeId)
-    }
+/// The node's UUID in `text`: 36 characters, lower case.
+///
+/// # Errors
+/// [`ValueError::Rule`] for any other form.
+pub(crate) fn parse_node(text: &str) -> Result<NodeId, ValueError> {
+    parse_uuid(text).map(NodeId)
 }
 
 /// A UUID in its one form: 36 characters, lower case, with hyphens.
@@ -76,16 +55,6 @@ pub(crate) fn parse_uuid(text: &str) -> Result<Uuid, ValueError> {
     uuid.ok_or_else(|| {
         ValueError::rule(format!("{text:?} is no UUID of 36 lower-case characters with hyphens"))
     })
-}
-
-/// The number of a group: 0 to one less than the number of groups in the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct GroupId(pub u32);
-
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
 }
 
 /// A revision of etcd's store: each change of any key raises the store's revision by 1, and the changed key gets the new one.
@@ -113,9 +82,9 @@ mod tests {
     #[test]
     fn a_uuid_has_one_form() {
         let text = "00000000-0000-4000-8000-0000000000ab";
-        assert_eq!(NodeId::parse(text).unwrap().to_string(), text);
+        assert_eq!(parse_node(text).unwrap().to_string(), text);
         for other in [&text.to_uppercase(), &text.replace('-', ""), &format!("{{{text}}}"), ""] {
-            assert!(NodeId::parse(other).is_err(), "{other}");
+            assert!(parse_node(other).is_err(), "{other}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keys::Key;
-use crate::names::{ClusterName, GroupId, NodeId, Revision};
+use crate::names::{ClusterName, Revision, parse_node};
 use crate::value_error::{ValueError, quoted};
 use crate::values::liveness::Liveness;
 use crate::values::meta::Meta;
@@ -11,6 +11,7 @@ use crate::values::node::Node;
 use crate::values::plan::GroupPlan;
 use crate::values::seen::Seen;
 use crate::values::slot_map::SlotMap;
+use replica::{GroupId, NodeId};
 
 /// The most nodes of a cluster.
 pub const MAX_NODES: usize = 1024;
@@ -156,7 +157,7 @@ impl Parts {
             Key::Placer => {
                 let text =
                     std::str::from_utf8(raw.value).map_err(|_| ValueError::rule("the value is no text"))?;
-                self.placer = Some(NodeId::parse(text)?);
+                self.placer = Some(parse_node(text)?);
             }
         }
         Ok(())
@@ -185,13 +186,10 @@ impl ClusterView {
     /// Checks the values against each other.
     fn check(&self) -> Result<(), (Key, ValueError)> {
         let exists = |group: GroupId, key| {
-            if group.0 < self.meta.groups() {
+            if group.0 < u64::from(self.meta.groups()) {
                 return Ok(());
             }
-            Err((
-                key,
-                ValueError::rule(format!("the cluster has {} groups, no group {group}", self.meta.groups())),
-            ))
+            Err((key, ValueError::rule(format!("the cluster has {} groups, no {group}", self.meta.groups()))))
         };
         for range in self.slots.ranges() {
             exists(range.group, Key::Slots)?;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use units::Instant;
 
 use crate::clients::Client;
-use crate::cluster::{GroupNumber, Router};
+use crate::cluster::Router;
 use crate::connection_end::ConnectionEnd;
 use crate::engine_turn;
 use crate::engines::ClusterEngines;
@@ -16,6 +16,7 @@ use crate::needs::Needs;
 use crate::pipeline::Pipeline;
 use crate::shared::Shared;
 use crate::turn::Place;
+use replica::GroupId;
 
 /// Pause before a turn that a leader's engine gave back is tried again there, if nothing else changed: the engine may have been
 /// unable to confirm for a moment that its replica leads.
@@ -92,11 +93,7 @@ impl ClusterTurn<'_> {
     }
 
     /// Waits for a change of the cluster, or for the next trial of a turn that was given back. True once the hold is over.
-    async fn wait(
-        &mut self,
-        arrived: Instant,
-        gave_back: Option<GroupNumber>,
-    ) -> Result<bool, ConnectionEnd> {
+    async fn wait(&mut self, arrived: Instant, gave_back: Option<GroupId>) -> Result<bool, ConnectionEnd> {
         let now = self.shared.engines.driver().now();
         let left = Duration::from_millis(self.shared.options.hold_ms).saturating_sub(now.since(arrived));
         let pause = if gave_back.is_some() { left.min(RETRY_PAUSE) } else { left };
@@ -118,7 +115,7 @@ impl ClusterTurn<'_> {
 
     async fn run_at_leader(
         &self,
-        group: GroupNumber,
+        group: GroupId,
         mut pipeline: Box<Pipeline>,
     ) -> Result<(Box<Pipeline>, Ran), ConnectionEnd> {
         let Some(engine) = self.engines.cluster.engine(group) else { return Ok((pipeline, Ran::No)) };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use kv::{Engine, KeyspaceCounts, LogReport, MemoryStore, Room, Stats};
 use units::Driver;
 
-use crate::cluster::{Cluster, GroupNumber};
+use crate::cluster::Cluster;
+use replica::GroupId;
 
 /// The engines in which the server's commands run.
 pub(crate) enum Engines {
@@ -136,9 +137,9 @@ impl Engines {
 
 impl ClusterEngines {
     /// The groups that this process leads, in the order of their numbers, and their engines.
-    pub fn led(&self) -> Vec<(GroupNumber, Engine)> {
+    pub fn led(&self) -> Vec<(GroupId, Engine)> {
         let topology = self.cluster.topology();
-        let groups: BTreeSet<GroupNumber> = topology.ranges.iter().map(|range| range.group).collect();
+        let groups: BTreeSet<GroupId> = topology.ranges.iter().map(|range| range.group).collect();
         let led = groups.into_iter().filter(|group| self.cluster.leads(*group));
         led.filter_map(|group| Some((group, self.cluster.engine(group)?))).collect()
     }

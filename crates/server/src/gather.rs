@@ -6,11 +6,12 @@ use bytes::Bytes;
 use kv::{Claims, Command, Engine, ErrorKind, Reply, Spec, Txn, Work, key_slot};
 use tokio::sync::oneshot;
 
-use crate::cluster::{GroupNumber, ScanOrder};
+use crate::cluster::ScanOrder;
 use crate::connection_end::ConnectionEnd;
 use crate::engines::ClusterEngines;
 use crate::owned_words::OwnedWords;
 use crate::turn::Gathering;
+use replica::GroupId;
 
 /// Largest number of keys that a walk for the keys of one slot visits.
 const VISITED_KEYS_MAX: usize = 1_000_000;
@@ -130,7 +131,7 @@ fn page(cursor: u64, keys: &[Reply]) -> Vec<Reply> {
 }
 
 /// The reply of SCAN in a group, with the cursor of the cluster.
-fn with_cursor(order: &ScanOrder, group: GroupNumber, reply: Vec<Reply>) -> Vec<Reply> {
+fn with_cursor(order: &ScanOrder, group: GroupId, reply: Vec<Reply>) -> Vec<Reply> {
     let [Reply::Array(2), Reply::Bulk(next), keys @ ..] = reply.as_slice() else { return reply };
     let next = std::str::from_utf8(next).ok().and_then(|next| next.parse().ok()).unwrap_or(0);
     page(order.next_cursor(group, next), keys)

@@ -6,12 +6,13 @@
 
 use kv::{Args, Command, Reply, Spec};
 
-use crate::cluster::{Access, GroupNumber, KeySlots, Route, Router, parse_slot};
+use crate::cluster::{Access, KeySlots, Route, Router, parse_slot};
 use crate::needs::Needs;
 use crate::owned_words::OwnedWords;
 use crate::queue::Queue;
 use crate::resolved::Resolved;
 use crate::session::Session;
+use replica::GroupId;
 
 /// Number of commands in a read-only turn, after which other connections' turns run first. Shorter turns cost
 /// throughput, longer ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher
@@ -50,9 +51,9 @@ pub(crate) enum Place {
     /// The turn needs no data.
     NoData,
     /// The turn runs in the group's engine of this process, which leads.
-    Leader(GroupNumber),
+    Leader(GroupId),
     /// The turn reads from this process's backup of the group.
-    Backup(GroupNumber),
+    Backup(GroupId),
     /// The reply of the turn's only command is gathered first.
     Gathering(Gathering),
     /// The next command's group has no leader: the turn waits.

@@ -1,6 +1,6 @@
 //! The crate's error type.
 
-use crate::log::GroupId;
+use replica::GroupId;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;

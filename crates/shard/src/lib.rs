@@ -27,10 +27,11 @@ pub use group::{Answered, Group, GroupOptions, MAX_COMMAND, Parts, Place, Refuse
 pub use group_tables::{GroupTables, TablesDb, TablesOptions};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use log::fuzz_record;
-pub use log::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
+pub use log::{Change, GroupsLog, GroupsLogOptions, StoredGroup};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use peer::fuzz_message;
 pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
+pub use replica::GroupId;
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use state_file::{read_state, replace_state};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use peers::{ClusterId, Network, NetworkOptions, NodeId, Receiver};
+use peers::{Network, NetworkOptions, Receiver};
 use raft::eraftpb::{Message as RaftMessage, MessageType};
+use replica::{ClusterId, NodeId};
 use replica::{Index, Message, ReplicaId};
 use shard::{Answer, GroupId, PeerMessage, Peers, RequestId};
 use tokio::runtime::Runtime;

@@ -10,12 +10,13 @@ use super::request::bounded;
 use super::settings::EtcdSettings;
 use crate::error::Error;
 use crate::keys::{Key, prefix};
-use crate::names::{ClusterName, Epoch, GroupId, Revision};
+use crate::names::{ClusterName, Epoch, Revision};
 use crate::values::meta::Meta;
 use crate::values::plan::GroupPlan;
 use crate::values::seen::Seen;
 use crate::values::slot_map::SlotMap;
 use crate::view::{ClusterView, RawValue};
+use replica::GroupId;
 
 /// The longest answer that is read, in bytes: about ten times what a cluster of 1,024 groups and as many nodes has.
 const MAX_ANSWER: usize = 32 << 20;

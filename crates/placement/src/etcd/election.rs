@@ -13,7 +13,7 @@ use super::client::{Etcd, current};
 use super::lease::Lease;
 use crate::error::Error;
 use crate::keys::Key;
-use crate::names::NodeId;
+use replica::NodeId;
 
 /// The election that this process won. A background task keeps its lease alive; dropping the value ends that, and the lease ends by itself.
 ///

@@ -10,11 +10,11 @@ use super::client::{Etcd, current};
 use super::lease::Lease;
 use crate::error::Error;
 use crate::keys::{Key, prefix};
-use crate::names::NodeId;
 use crate::values::liveness::Liveness;
 use crate::values::meta::{Remembered, accepts};
 use crate::values::node::Node;
 use crate::view::ClusterView;
+use replica::NodeId;
 
 /// How often joining is tried that other nodes' changes are in the way of.
 const MAX_TRIES: usize = 16;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::PlaceError;
-use crate::names::NodeId;
 use crate::values::node::{Node, Offers, Rack};
+use replica::NodeId;
 
 /// A node as the placement sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@ use replica::{ReplicaId, Role};
 
 use super::candidates::Candidate;
 use crate::error::PlaceError;
-use crate::names::{GroupId, NodeId};
 use crate::values::node::Offers;
 use crate::values::plan::{GroupPlan, Member};
+use replica::{GroupId, NodeId};
 
 /// What is to be written after nodes died.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

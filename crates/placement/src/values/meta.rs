@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use crate::error::{PlaceError, StaleError};
-use crate::names::{ClusterId, Epoch, MAX_GROUPS, Revision, parse_uuid};
+use crate::names::{Epoch, MAX_GROUPS, Revision, parse_uuid};
 use crate::value_error::ValueError;
+use replica::ClusterId;
 
 /// The format of all values of a cluster that this version reads and writes.
 pub const FORMAT: u32 = 1;

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use super::meta::MAX_COPIES;
-use crate::names::NodeId;
+use crate::names::parse_node;
 use crate::value_error::ValueError;
+use replica::NodeId;
 
 /// The highest number of a replica that is decoded: far from where numbers would end.
 const MAX_REPLICA: u64 = 1 << 48;
@@ -135,7 +136,7 @@ impl GroupPlan {
         let member = |fields: &MemberFields| {
             Ok(Member {
                 replica: ReplicaId(fields.replica),
-                node: NodeId::parse(&fields.node)?,
+                node: parse_node(&fields.node)?,
                 role: fields.role.into(),
             })
         };

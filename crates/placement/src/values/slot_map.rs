@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::json;
-use crate::names::{GroupId, MAX_GROUPS};
+use crate::names::MAX_GROUPS;
 use crate::slots::{SLOTS, Slot};
 use crate::value_error::ValueError;
+use replica::GroupId;
 
 /// The most ranges of a map.
 const MAX_RANGES: usize = 2048;
@@ -41,7 +42,7 @@ struct Fields {
 struct RangeFields {
     first: u16,
     last: u16,
-    group: u32,
+    group: u64,
 }
 
 impl SlotMap {
@@ -55,7 +56,7 @@ impl SlotMap {
         let range = |group| SlotRange {
             first: Slot::new(begin(group)).expect("below the end of the last group"),
             last: Slot::new(begin(group + 1) - 1).expect("the last group ends at 16,384"),
-            group: GroupId(group),
+            group: GroupId(u64::from(group)),
         };
         SlotMap { ranges: (0..groups).map(range).collect() }
     }
@@ -145,7 +146,7 @@ mod tests {
                 assert_eq!(map.group(slot), range.group);
             }
         }
-        assert_eq!(map.group(Slot::of_key(b"foo")), GroupId(2));
+        assert_eq!(map.group(Slot::new(12_182).unwrap()), GroupId(2));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use placement::{Epoch, ErrorKind, GroupId, JoinedState, Remembered, StaleError, accepts};
+use placement::{Epoch, ErrorKind, JoinedState, Remembered, StaleError, accepts};
+use replica::GroupId;
 use replica::{Configuration, Index, ReplicaId, Role, Term};
 
 use crate::server::Server;

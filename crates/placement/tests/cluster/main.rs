@@ -11,9 +11,8 @@ mod values;
 
 use std::time::Duration;
 
-use placement::{
-    Address, ClusterId, ClusterView, Joined, JoinedState, Meta, Node, NodeId, Offers, Rack, ViewWatch,
-};
+use placement::{Address, ClusterView, Joined, JoinedState, Meta, Node, Offers, Rack, ViewWatch};
+use replica::{ClusterId, NodeId};
 use uuid::Uuid;
 
 /// The UUID of the node with this number.

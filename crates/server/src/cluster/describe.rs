@@ -15,7 +15,8 @@ use std::fmt::Write;
 
 use kv::{Answer, SLOTS};
 
-use super::topology::{ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
+use super::topology::{ClusterNode, NodeIndex, SlotRange, Topology};
+use replica::GroupId;
 
 /// The node to which clients are to send commands of a range.
 fn serving_node(topology: &Topology, range: &SlotRange) -> NodeIndex {
@@ -65,7 +66,7 @@ pub(crate) fn reply_slots(topology: &Topology, out: &mut dyn Answer) {
 
 /// Writes the reply of CLUSTER SHARDS: each group with its ranges, its leader and its backups.
 pub(crate) fn reply_shards(topology: &Topology, out: &mut dyn Answer) {
-    let mut groups: BTreeMap<GroupNumber, Vec<&SlotRange>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupId, Vec<&SlotRange>> = BTreeMap::new();
     for range in &topology.ranges {
         groups.entry(range.group).or_default().push(range);
     }

@@ -16,7 +16,8 @@ pub(crate) use self::describe::{
 };
 pub(crate) use self::route::{Access, KeySlots, Route, Router, parse_slot};
 pub(crate) use self::scan_cursor::ScanOrder;
-pub use self::topology::{ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
+pub use self::topology::{ClusterNode, NodeIndex, SlotRange, Topology};
+pub use replica::GroupId;
 
 /// The cluster that the server's process is part of.
 ///
@@ -26,13 +27,13 @@ pub trait Cluster: Send + Sync + Debug {
     fn topology(&self) -> Arc<Topology>;
 
     /// The engine over this process's replica of a group; `None` if it has none.
-    fn engine(&self, group: GroupNumber) -> Option<Engine>;
+    fn engine(&self, group: GroupId) -> Option<Engine>;
 
     /// True if this process's replica of the group leads, and commands may run in its engine now.
-    fn leads(&self, group: GroupNumber) -> bool;
+    fn leads(&self, group: GroupId) -> bool;
 
     /// How far this process's replica of a group may be behind the leader; `None` if it cannot tell.
-    fn behind_ms(&self, group: GroupNumber) -> Option<u64>;
+    fn behind_ms(&self, group: GroupId) -> Option<u64>;
 
     /// A number that changes with the topology, and with the leader of a group that this process has a replica of. The
     /// number changes after [`topology`](Cluster::topology) and [`leads`](Cluster::leads) have.

@@ -3,7 +3,8 @@
 use kv::{Args, SLOTS, Spec, key_slot};
 
 use super::Cluster;
-use super::topology::{GroupNumber, SlotRange, Topology};
+use super::topology::{SlotRange, Topology};
+use replica::GroupId;
 
 /// The reply to keys of several slots.
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -59,11 +60,11 @@ pub(crate) enum Route {
     /// The command has no key, and needs no engine.
     Anywhere,
     /// The command runs in the group's engine of this process, which leads.
-    Leader(GroupNumber),
+    Leader(GroupId),
     /// The command reads from this process's backup of the group. `moved`: the reply where the backup lacks a value.
     Backup {
         /// The group.
-        group: GroupNumber,
+        group: GroupId,
         /// The reply that names the leader.
         moved: String,
     },
@@ -83,7 +84,7 @@ pub(crate) struct Router<'a> {
     /// How far a backup may be behind the leader, in milliseconds, where it answers reads.
     pub stale_limit_ms: u64,
     /// The group whose engine has just given commands back, since its replica does not lead.
-    pub gave_back: Option<GroupNumber>,
+    pub gave_back: Option<GroupId>,
     /// True once commands without a leader are refused.
     pub hold_is_over: bool,
 }
@@ -149,13 +150,13 @@ mod tests {
         fn topology(&self) -> std::sync::Arc<Topology> {
             unreachable!("the router has the topology")
         }
-        fn engine(&self, _group: GroupNumber) -> Option<Engine> {
+        fn engine(&self, _group: GroupId) -> Option<Engine> {
             None
         }
-        fn leads(&self, group: GroupNumber) -> bool {
+        fn leads(&self, group: GroupId) -> bool {
             self.0.get(&group.0).is_some_and(|(leads, _)| *leads)
         }
-        fn behind_ms(&self, group: GroupNumber) -> Option<u64> {
+        fn behind_ms(&self, group: GroupId) -> Option<u64> {
             self.0.get(&group.0)?.1
         }
         fn changes(&self) -> watch::Receiver<u64> {
@@ -176,7 +177,7 @@ mod tests {
         let range = |first, last, group, leader: Option<usize>, backups: &[usize]| SlotRange {
             first,
             last,
-            group: GroupNumber(group),
+            group: GroupId(group),
             leader: leader.map(NodeIndex),
             backups: backups.iter().copied().map(NodeIndex).collect(),
         };
@@ -225,16 +226,12 @@ mod tests {
 
     #[test]
     fn a_command_runs_where_its_group_is_led() {
-        assert_eq!(route(99, false, |_, _| {}), Route::Leader(GroupNumber(1)));
+        assert_eq!(route(99, false, |_, _| {}), Route::Leader(GroupId(1)));
         assert_eq!(route(100, false, |_, _| {}), refused("MOVED 100 10.0.0.1:7001"));
         let leads_too = route(100, false, |_, replicas| {
             replicas.0.insert(2, (true, None));
         });
-        assert_eq!(
-            leads_too,
-            Route::Leader(GroupNumber(2)),
-            "this process knows first that its replica leads"
-        );
+        assert_eq!(leads_too, Route::Leader(GroupId(2)), "this process knows first that its replica leads");
     }
 
     #[test]
@@ -243,14 +240,14 @@ mod tests {
             assert_eq!(route(slot, true, |_, _| {}), Route::Unled);
             assert_eq!(route(slot, true, |router, _| router.hold_is_over = true), refused(SLOT_NOT_SERVED));
         }
-        assert_eq!(route(0, false, |router, _| router.gave_back = Some(GroupNumber(1))), Route::Unled);
+        assert_eq!(route(0, false, |router, _| router.gave_back = Some(GroupId(1))), Route::Unled);
         assert_eq!(route(500, false, |_, _| {}), refused(SLOT_NOT_SERVED), "no group has the slot");
     }
 
     #[test]
     fn a_backup_is_read_by_clients_in_read_only_mode_while_it_is_recent() {
         let moved = "MOVED 150 10.0.0.1:7001";
-        assert_eq!(route(150, true, |_, _| {}), Route::Backup { group: GroupNumber(2), moved: moved.into() });
+        assert_eq!(route(150, true, |_, _| {}), Route::Backup { group: GroupId(2), moved: moved.into() });
         assert_eq!(route(150, false, |_, _| {}), refused(moved));
         assert_eq!(route(150, true, |router, _| router.stale_limit_ms = 999), refused(moved));
         let unknown = route(150, true, |_, replicas| {
@@ -261,7 +258,7 @@ mod tests {
             replicas.0.insert(5, (false, Some(0)));
         });
         assert_eq!(no_backup, refused("MOVED 450 10.0.0.1:7001"));
-        assert_eq!(route(50, true, |_, _| {}), Route::Leader(GroupNumber(1)), "a leader answers in any mode");
+        assert_eq!(route(50, true, |_, _| {}), Route::Leader(GroupId(1)), "a leader answers in any mode");
     }
 
     #[test]

@@ -9,7 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use super::topology::{GroupNumber, Topology};
+use super::topology::Topology;
+use replica::GroupId;
 
 /// Bits of an engine's cursor.
 const CURSOR_BITS: u32 = 52;
@@ -21,13 +22,13 @@ const GROUPS_MAX: u64 = 1 << 11;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ScanOrder {
     /// The groups of the cluster, and whether this process leads each.
-    groups: Vec<(GroupNumber, bool)>,
+    groups: Vec<(GroupId, bool)>,
 }
 
 impl ScanOrder {
     /// The order of a cluster's groups. `leads`: whether this process leads a group.
-    pub fn new(topology: &Topology, leads: impl Fn(GroupNumber) -> bool) -> ScanOrder {
-        let groups: BTreeSet<GroupNumber> = topology.ranges.iter().map(|range| range.group).collect();
+    pub fn new(topology: &Topology, leads: impl Fn(GroupId) -> bool) -> ScanOrder {
+        let groups: BTreeSet<GroupId> = topology.ranges.iter().map(|range| range.group).collect();
         ScanOrder { groups: groups.into_iter().map(|group| (group, leads(group))).collect() }
     }
 
@@ -36,7 +37,7 @@ impl ScanOrder {
     ///
     /// # Errors
     /// The error reply, where the cluster has too many groups.
-    pub fn find(&self, cursor: u64) -> Result<Option<(GroupNumber, u64)>, String> {
+    pub fn find(&self, cursor: u64) -> Result<Option<(GroupId, u64)>, String> {
         if self.groups.len() as u64 > GROUPS_MAX {
             return Err(format!("ERR SCAN walks at most {GROUPS_MAX} groups of a cluster"));
         }
@@ -46,7 +47,7 @@ impl ScanOrder {
     }
 
     /// The cursor that goes on behind a SCAN of `group` whose engine gave the cursor `next`; 0 once all groups are walked.
-    pub fn next_cursor(&self, group: GroupNumber, next: u64) -> u64 {
+    pub fn next_cursor(&self, group: GroupId, next: u64) -> u64 {
         let place = self.groups.partition_point(|(other, _)| *other < group) as u64;
         if next != 0 {
             return place << CURSOR_BITS | next;
@@ -54,8 +55,8 @@ impl ScanOrder {
         self.first_led(place + 1).map_or(0, |(place, _)| place << CURSOR_BITS)
     }
 
-    fn first_led(&self, from: u64) -> Option<(u64, GroupNumber)> {
-        let led = |(place, (group, leads)): (u64, &(GroupNumber, bool))| leads.then_some((place, *group));
+    fn first_led(&self, from: u64) -> Option<(u64, GroupId)> {
+        let led = |(place, (group, leads)): (u64, &(GroupId, bool))| leads.then_some((place, *group));
         (0..).zip(&self.groups).filter(|(place, _)| *place >= from).find_map(led)
     }
 }
@@ -65,33 +66,33 @@ mod tests {
     use super::*;
 
     fn order(groups: &[(u64, bool)]) -> ScanOrder {
-        ScanOrder { groups: groups.iter().map(|(group, leads)| (GroupNumber(*group), *leads)).collect() }
+        ScanOrder { groups: groups.iter().map(|(group, leads)| (GroupId(*group), *leads)).collect() }
     }
 
     #[test]
     fn a_scan_walks_the_led_groups_one_after_the_other() {
         let order = order(&[(3, false), (5, true), (6, false), (9, true)]);
-        assert_eq!(order.find(0).unwrap(), Some((GroupNumber(5), 0)));
-        let inside = order.next_cursor(GroupNumber(5), 77);
+        assert_eq!(order.find(0).unwrap(), Some((GroupId(5), 0)));
+        let inside = order.next_cursor(GroupId(5), 77);
         assert_eq!(inside, 1 << 52 | 77);
-        assert_eq!(order.find(inside).unwrap(), Some((GroupNumber(5), 77)));
-        let behind = order.next_cursor(GroupNumber(5), 0);
+        assert_eq!(order.find(inside).unwrap(), Some((GroupId(5), 77)));
+        let behind = order.next_cursor(GroupId(5), 0);
         assert_eq!(behind, 3 << 52);
-        assert_eq!(order.find(behind).unwrap(), Some((GroupNumber(9), 0)));
-        assert_eq!(order.next_cursor(GroupNumber(9), 0), 0);
+        assert_eq!(order.find(behind).unwrap(), Some((GroupId(9), 0)));
+        assert_eq!(order.next_cursor(GroupId(9), 0), 0);
     }
 
     #[test]
     fn the_cursors_of_the_first_group_are_those_of_its_engine() {
         let order = order(&[(1, true)]);
-        assert_eq!(order.next_cursor(GroupNumber(1), 2_066_255_798_390_194), 2_066_255_798_390_194);
-        assert_eq!(order.find(2_066_255_798_390_194).unwrap(), Some((GroupNumber(1), 2_066_255_798_390_194)));
+        assert_eq!(order.next_cursor(GroupId(1), 2_066_255_798_390_194), 2_066_255_798_390_194);
+        assert_eq!(order.find(2_066_255_798_390_194).unwrap(), Some((GroupId(1), 2_066_255_798_390_194)));
     }
 
     #[test]
     fn a_group_that_is_led_no_more_is_passed_over() {
         let order = order(&[(1, false), (2, true), (3, false)]);
-        assert_eq!(order.find(5).unwrap(), Some((GroupNumber(2), 0)));
+        assert_eq!(order.find(5).unwrap(), Some((GroupId(2), 0)));
         assert_eq!(order.find(2 << 52 | 5).unwrap(), None);
         assert_eq!(order.find(u64::MAX).unwrap(), None);
     }

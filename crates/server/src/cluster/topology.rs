@@ -1,8 +1,6 @@
 //! The nodes and slots of a cluster.
 
-/// The number of a group.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct GroupNumber(pub u64);
+use replica::GroupId;
 
 /// The place of a node in [`Topology::nodes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,7 +27,7 @@ pub struct SlotRange {
     /// The last slot.
     pub last: u16,
     /// The group.
-    pub group: GroupNumber,
+    pub group: GroupId,
     /// The node whose replica leads the group, as far as this process knows.
     pub leader: Option<NodeIndex>,
     /// The nodes with backups of the group, which have every value.
@@ -73,7 +71,7 @@ mod tests {
         let range = |first, last, group| SlotRange {
             first,
             last,
-            group: GroupNumber(group),
+            group: GroupId(group),
             leader: None,
             backups: Vec::new(),
         };

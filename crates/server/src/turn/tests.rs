@@ -17,13 +17,13 @@ impl Cluster for Process {
     fn topology(&self) -> Arc<Topology> {
         Arc::new(self.0.clone())
     }
-    fn engine(&self, _group: GroupNumber) -> Option<Engine> {
+    fn engine(&self, _group: GroupId) -> Option<Engine> {
         None
     }
-    fn leads(&self, group: GroupNumber) -> bool {
+    fn leads(&self, group: GroupId) -> bool {
         group.0 <= 2
     }
-    fn behind_ms(&self, _group: GroupNumber) -> Option<u64> {
+    fn behind_ms(&self, _group: GroupId) -> Option<u64> {
         Some(0)
     }
     fn changes(&self) -> watch::Receiver<u64> {
@@ -39,7 +39,7 @@ fn process() -> Process {
     let range = |first, last, group, leader: Option<usize>| SlotRange {
         first,
         last,
-        group: GroupNumber(group),
+        group: GroupId(group),
         leader: leader.map(NodeIndex),
         backups: vec![NodeIndex(0)],
     };

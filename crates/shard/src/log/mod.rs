@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fs::{Fs, ParallelLog, ParallelOptions, Ticket};
 use parking_lot::Mutex;
+use replica::GroupId;
 use units::Bytes;
 
 use self::found::FoundGroup;
@@ -20,9 +21,9 @@ use self::needed::Needed;
 use crate::error::{Error, Result};
 use crate::rules::Rules;
 
+pub use self::record::Change;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::record::fuzz_record;
-pub use self::record::{Change, GroupId};
 pub use self::stored::StoredGroup;
 
 /// The settings of a process's log.

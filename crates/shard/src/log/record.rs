@@ -13,7 +13,7 @@
 //! Kind 1 has a vote and a base, kind 3 a base, kind 4 no part. The parallel log's checksum covers a record.
 
 use raft::eraftpb::{Entry, HardState};
-use replica::Base;
+use replica::{Base, GroupId};
 
 use super::stored::StoredGroup;
 use crate::entries::{entries, put_entries};
@@ -27,16 +27,6 @@ const REMOVED: u8 = 4;
 const VOTE: u8 = 1;
 const BASE: u8 = 2;
 const ENTRIES: u8 = 4;
-
-/// A group of replicas, by its number in the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct GroupId(pub u64);
-
-impl std::fmt::Display for GroupId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "group {}", self.0)
-    }
-}
 
 /// A change of a group: the contents of one record.
 #[derive(Clone, PartialEq, Debug)]

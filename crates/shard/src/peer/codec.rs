@@ -33,8 +33,8 @@ use super::message::{Answer, PeerMessage, RecordName, Request, RequestId};
 use super::raft;
 use crate::error::{Error, Result};
 use crate::fields::{byte, counted, length, number, put_counted, put_length, put_number};
-use crate::log::GroupId;
 use crate::tables::{Row, Rows};
+use replica::GroupId;
 
 const VERSION: u8 = 1;
 const REQUEST_VALUES: u8 = 16;

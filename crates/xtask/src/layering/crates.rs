@@ -37,7 +37,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("level", &["abi"]),
     ("shard", &["replica", "kv", "rocks", "fs"]),
     ("peers", &["shard"]),
-    ("server", &["kv"]),
+    ("server", &["kv", "replica"]),
     ("sim", &["array", "rocks", "kv", "level", "turns", "prio", "shard"]),
     ("bench", &["array", "server", "sim"]),
     ("figures", &["bench"]),

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::names::NodeId;
 use crate::values::node::{Offers, Rack};
+use replica::NodeId;
 
 fn node(number: usize, offers: Offers, rack: usize) -> Candidate {
     let id = NodeId(Uuid::from_u128(number as u128));

@@ -12,7 +12,7 @@ fn topology() -> Topology {
     let range = |first, last, group, leader: Option<usize>, backups: &[usize]| SlotRange {
         first,
         last,
-        group: GroupNumber(group),
+        group: GroupId(group),
         leader: leader.map(NodeIndex),
         backups: backups.iter().copied().map(NodeIndex).collect(),
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kv::{Engine, EngineOptions, Error, MemoryStore, Overlay, Store, View, Visit, Writing};
 use parking_lot::Mutex;
-use server::cluster::{Cluster, ClusterNode, GroupNumber, NodeIndex, SlotRange, Topology};
+use server::cluster::{Cluster, ClusterNode, GroupId, NodeIndex, SlotRange, Topology};
 use server::{ServeOptions, Server};
 use tokio::sync::watch;
 use units::RealDriver;
@@ -106,13 +106,13 @@ impl Cluster for Process {
     fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.topology.lock())
     }
-    fn engine(&self, group: GroupNumber) -> Option<Engine> {
+    fn engine(&self, group: GroupId) -> Option<Engine> {
         self.replicas.get(&group.0).map(|(_, engine)| engine.clone())
     }
-    fn leads(&self, group: GroupNumber) -> bool {
+    fn leads(&self, group: GroupId) -> bool {
         self.led.lock().contains(&group.0)
     }
-    fn behind_ms(&self, _group: GroupNumber) -> Option<u64> {
+    fn behind_ms(&self, _group: GroupId) -> Option<u64> {
         *self.behind_ms.lock()
     }
     fn changes(&self) -> watch::Receiver<u64> {
@@ -219,7 +219,7 @@ fn topology(ports: &[u16], me: usize, leaders: [Option<usize>; 3]) -> Topology {
     let range = |group: usize, first, last| SlotRange {
         first,
         last,
-        group: GroupNumber(group as u64 + 1),
+        group: GroupId(group as u64 + 1),
         leader: leaders[group].map(NodeIndex),
         backups: (0..ports.len()).map(NodeIndex).filter(|n| Some(n.0) != leaders[group]).collect(),
     };
