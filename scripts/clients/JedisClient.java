@@ -2,6 +2,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -25,12 +26,13 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.builders.ClusterClientBuilder;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.resps.ScanResult;
 import redis.clients.jedis.util.JedisClusterCRC16;
 
-/** Sends the list of commands, or a load, by Jedis. Arguments: `commands LIST PORTS` or `load FILE PORTS`. See scripts/clients.sh. */
+/** Sends the list of commands, or a load, by Jedis. Arguments: `commands LIST PORTS`, `load FILE PORTS` or `patient FILE PORTS`. See scripts/clients.sh. */
 public class JedisClient {
   static final long BEFORE_REPLICAS = 1500;
   static final int WORKERS = 2;
@@ -230,8 +232,7 @@ public class JedisClient {
     }
   }
 
-  static void load(String path, List<String> ports) throws Exception {
-    RedisClusterClient cluster = RedisClusterClient.builder().nodes(nodes(ports)).build();
+  static void load(String path, RedisClusterClient cluster) throws Exception {
     List<Worker> workers = new ArrayList<>();
     for (int number = 0; number < WORKERS; number++) workers.add(new Worker(cluster, number));
     workers.forEach(Thread::start);
@@ -257,8 +258,13 @@ public class JedisClient {
 
   public static void main(String[] args) throws Exception {
     List<String> ports = Arrays.asList(args).subList(2, args.length);
-    if (args[0].equals("load")) load(args[1], ports);
-    else sendCommands(args[1], ports);
+    ClusterClientBuilder<RedisClusterClient> builder = RedisClusterClient.builder().nodes(nodes(ports));
+    switch (args[0]) {
+      case "load": load(args[1], builder.build()); break;
+      // With so many attempts a failover's second passes within one call.
+      case "patient": load(args[1], builder.maxAttempts(20).maxTotalRetriesDuration(Duration.ofSeconds(10)).build()); break;
+      default: sendCommands(args[1], ports);
+    }
     System.exit(0);
   }
 }

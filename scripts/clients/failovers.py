@@ -17,12 +17,13 @@ LIMIT = 90
 class Load:
     """A client's program that writes and reads until its input ends."""
 
-    def __init__(self, name, command, work, ports):
-        self.name, self.file = name, os.path.join(work, f"acknowledged-{name}")
-        arguments = [*command, "load", self.file, *map(str, ports)]
-        self.log = os.path.join(work, f"load-{name}.log")
+    def __init__(self, name, command, mode, work, ports):
+        self.name, self.file = name, os.path.join(work, f"acknowledged-{mode}-{name}")
+        arguments = [*command, mode, self.file, *map(str, ports)]
+        self.log = os.path.join(work, f"{mode}-{name}.log")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with open(self.log, "wb") as log:
-            self.child = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.child = subprocess.Popen(arguments, stderr=log, **pipes)
         self.result = None
 
     def wait_until_ready(self):
@@ -76,12 +77,15 @@ def kill_leaders(cluster, kills):
         print(f"kill {number + 1}: {victim.name}", file=sys.stderr)
 
 
-def under_failovers(cluster, clients, work, kills):
-    """What each client saw while leaders were killed: the counts of a table's row, by name."""
+def under_failovers(cluster, clients, mode, work, kills):
+    """What each client saw while leaders were killed: the counts of a table's row, by name.
+
+    `mode`: `load` for the clients' default settings, `patient` for more attempts.
+    """
     loads = []
     try:
         for name, command in clients.items():
-            loads.append(Load(name, command, work, cluster.ports))
+            loads.append(Load(name, command, mode, work, cluster.ports))
         for load in loads:
             load.wait_until_ready()
         time.sleep(2)

@@ -1,4 +1,5 @@
-// Sends the list of commands, or a load, by ioredis. Arguments: `commands LIST PORTS` or `load FILE PORTS`. See scripts/clients.sh.
+// Sends the list of commands, or a load, by ioredis. Arguments: `commands LIST PORTS`, `load FILE PORTS` or `patient FILE PORTS`.
+// See scripts/clients.sh. The defaults of ioredis are patient.
 "use strict";
 
 const fs = require("fs");
@@ -138,7 +139,7 @@ async function load(path, ports) {
 }
 
 const [mode, path, ...ports] = process.argv.slice(2);
-({ commands: sendCommands, load })[mode](path, ports).then(
+({ commands: sendCommands, load, patient: load })[mode](path, ports).then(
   () => process.exit(0),
   (error) => { console.error(error); process.exit(1); },
 );

@@ -14,7 +14,8 @@ def quoted(words):
 def send(port, lines):
     """What redis-cli prints for lines of its input, without what it says of redirections."""
     command = ["redis-cli", "--no-raw", "-c", "-p", str(port)]
-    sent = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=30, check=False)
+    text = "\n".join(lines) + "\n"
+    sent = subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
     printed = (sent.stdout + sent.stderr).splitlines()
     return [line for line in printed if line and not line.startswith("-> Redirected")]
 

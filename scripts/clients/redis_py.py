@@ -1,4 +1,7 @@
-"""Sends the list of commands, or a load, by redis-py. Arguments: `commands LIST PORTS` or `load FILE PORTS`. See scripts/clients.sh."""
+"""Sends the list of commands, or a load, by redis-py. See scripts/clients.sh.
+
+Arguments: `commands LIST PORTS`, `load FILE PORTS` or `patient FILE PORTS`.
+"""
 
 import collections
 import json
@@ -12,13 +15,16 @@ from steps import BEFORE_REPLICAS, emit, read_steps
 
 # Commands whose name has two words: redis-py takes both as the name.
 TWO_WORDS = ("CLUSTER", "COMMAND")
+# Settings with which a failover's second passes within one call: redis-py does not wait between attempts.
+PATIENT = {"cluster_error_retry_attempts": 300}
 WORKERS = 2
 PACE = 0.02
 
 
 def connect(ports, **settings):
     # The library changes the list that it gets.
-    return RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", int(port)) for port in ports], decode_responses=True, **settings)
+    nodes = [ClusterNode("127.0.0.1", int(port)) for port in ports]
+    return RedisCluster(startup_nodes=nodes, decode_responses=True, **settings)
 
 
 def named(words):
@@ -101,8 +107,8 @@ class Worker(threading.Thread):
             time.sleep(PACE)
 
 
-def load(path, ports):
-    redis, stopping = connect(ports), threading.Event()
+def load(path, ports, **settings):
+    redis, stopping = connect(ports, **settings), threading.Event()
     workers = [Worker(redis, number, stopping) for number in range(WORKERS)]
     for worker in workers:
         worker.start()
@@ -112,12 +118,17 @@ def load(path, ports):
     stopping.set()
     for worker in workers:
         worker.join(60)
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as lines:
         for worker in workers:
-            file.writelines(f"{key}\t{value}\n" for key, value in worker.acknowledged)
+            lines.writelines(f"{key}\t{value}\n" for key, value in worker.acknowledged)
     errors = sum((worker.errors for worker in workers), collections.Counter())
-    print(json.dumps({"errors": errors, "wrong": sum(w.wrong for w in workers), "longest_s": max(w.longest for w in workers)}))
+    wrong, longest = sum(worker.wrong for worker in workers), max(worker.longest for worker in workers)
+    print(json.dumps({"errors": errors, "wrong": wrong, "longest_s": longest}))
 
 
 if __name__ == "__main__":
-    {"commands": send_commands, "load": load}[sys.argv[1]](sys.argv[2], sys.argv[3:])
+    mode, file, nodes = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if mode == "commands":
+        send_commands(file, nodes)
+    else:
+        load(file, nodes, **(PATIENT if mode == "patient" else {}))

@@ -19,15 +19,15 @@ LIMIT = 60
 BENCHMARK = ["-t", "set,get", "-n", "4000", "-c", "20", "--csv"]
 
 
-def client_programs(kept):
+def client_programs(programs):
     """How each client's program is started, by the client's name."""
-    python = sys.executable
+    python, classes = sys.executable, f"{programs}/jars/*:{programs}/classes"
     return {
         "redis-cli": [python, os.path.join(HERE, "redis_cli.py")],
         "redis-py": [python, os.path.join(HERE, "redis_py.py")],
         "ioredis": ["node", os.path.join(HERE, "ioredis.js")],
-        "go-redis": [os.path.join(kept, "goredis")],
-        "Jedis": ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kept}/jars/*:{kept}/classes", "JedisClient"],
+        "go-redis": [os.path.join(programs, "goredis")],
+        "Jedis": ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes, "JedisClient"],
     }
 
 
@@ -60,6 +60,19 @@ def check_tools(ports):
     return rates
 
 
+def wrong_infos(ports):
+    """The nodes whose INFO is not answered, or whose count of keys is none. Nodes lead several groups after failovers."""
+    wrong = []
+    for port in ports:
+        command = ["redis-cli", "-p", str(port), "info"]
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+        keys = re.search(r"^db0:keys=(\d+)", asked.stdout, re.MULTILINE)
+        if "# Keyspace" not in asked.stdout or keys and int(keys.group(1)) >= 2**32:
+            said = keys.group(0) if keys else (asked.stdout + asked.stderr).strip()[-200:]
+            wrong.append(f"INFO at the node on {port}: {said}")
+    return wrong
+
+
 def compare_clients(clients, redis, furrow, work):
     listed = listed_differences()
     compared = {}
@@ -74,23 +87,35 @@ def compare_clients(clients, redis, furrow, work):
         for text, one, other in compared[name].unlisted:
             print(f"{name}: {text}\n    Redis:  {one}\n    Furrow: {other}", file=sys.stderr)
     used = set().union(*(one.used for one in compared.values()))
-    return compared, [f"no client differs in '{text}' ({client})" for client, text in listed if (client, text) not in used]
+    intended = [name for name, (kind, _) in listed.items() if kind == "intended"]
+    return compared, [f"no client differs in '{name[1]}' any more: {name[0]}" for name in intended if name not in used]
 
 
-def print_table(compared, seen):
-    heads = ["client", "replies", "equal", "intended", "faults", "other", "", "SETs", "lost", "wrong", "errors", "longest"]
-    print("{:<10}{:>8}{:>7}{:>10}{:>8}{:>7}{:>3}{:>8}{:>6}{:>7}{:>8}{:>9}".format(*heads))
+def print_table(rows):
+    widths = [max(len(str(row[n])) for row in rows) for n in range(len(rows[0]))]
+    for row in rows:
+        first, *others = zip(map(str, row), widths)
+        print("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]))
+    print()
+
+
+def print_replies(compared):
+    rows = [["replies", "compared", "equal", "intended", "faults", "other"]]
     for name, one in compared.items():
-        row = [name, one.replies, one.equal, one.kinds["intended"], one.kinds["fault"], len(one.unlisted), ""]
-        if name in seen:
-            saw = seen[name]
-            row += [saw["acknowledged"], saw["lost"], saw["wrong"], sum(saw["errors"].values()), f"{saw['longest_s']:.2f} s"]
-        else:
-            row += ["-"] * 5
-        print("{:<10}{:>8}{:>7}{:>10}{:>8}{:>7}{:>3}{:>8}{:>6}{:>7}{:>8}{:>9}".format(*row))
+        rows.append([name, one.replies, one.equal, one.kinds["intended"], one.kinds["fault"], len(one.unlisted)])
+    print_table(rows)
+
+
+def print_failovers(title, seen):
+    rows = [[title, "SETs", "lost", "wrong reads", "errors", "longest s"]]
+    for name, saw in seen.items():
+        errors = sum(saw["errors"].values())
+        rows.append([name, saw["acknowledged"], saw["lost"], saw["wrong"], errors, f"{saw['longest_s']:.2f}"])
+    print_table(rows)
     for name, saw in seen.items():
         for text, count in saw["errors"].items():
             print(f"{name}: {count} times: {text}")
+    print()
 
 
 def check_all(options, redis, furrow, clients):
@@ -99,22 +124,26 @@ def check_all(options, redis, furrow, clients):
         print(f"  {name}: {json.dumps(check_tools(cluster.ports))}", file=sys.stderr)
     compared, failed = compare_clients(clients, redis, furrow, options.work)
     redis.end()
-    loads = {name: command for name, command in clients.items() if name != "redis-cli"}
-    seen = under_failovers(furrow, loads, options.work, options.kills)
-    print_table(compared, seen)
+    print_replies(compared)
     for name, one in compared.items():
         if one.unlisted:
             failed.append(f"{name}: {len(one.unlisted)} replies differ from those of redis-server")
-    for name, saw in seen.items():
-        if saw["lost"] or saw["wrong"] or not saw["acknowledged"]:
-            failed.append(f"{name}: {saw['acknowledged']} acknowledged, {saw['lost']} lost, {saw['wrong']} reads wrong")
-    return failed
+    loads = {name: command for name, command in clients.items() if name != "redis-cli"}
+    for mode, title in (("load", "default settings"), ("patient", "more attempts")):
+        clear(furrow.ports)
+        print(f"{options.kills} failovers, {title}", file=sys.stderr)
+        seen = under_failovers(furrow, loads, mode, options.work, options.kills)
+        print_failovers(title, seen)
+        for name, saw in seen.items():
+            if saw["lost"] or saw["wrong"] or not saw["acknowledged"]:
+                failed.append(f"{name}: acknowledged, lost, wrong: {saw['acknowledged']}, {saw['lost']}, {saw['wrong']}")
+    return failed + wrong_infos(furrow.ports)
 
 
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--furrow", required=True)
-    arguments.add_argument("--kept", required=True, help="where the clients' programs and libraries are")
+    arguments.add_argument("--programs", required=True, help="where the built programs and jars are")
     arguments.add_argument("--work", required=True)
     arguments.add_argument("--kills", type=int, default=5)
     options = arguments.parse_args()
@@ -126,7 +155,7 @@ def main():
         furrow.start()
         furrow.create()
         furrow.wait_until_whole()
-        failed = check_all(options, redis, furrow, client_programs(options.kept))
+        failed = check_all(options, redis, furrow, client_programs(options.programs))
     except BaseException:
         for process in redis.nodes + furrow.nodes + etcds.members:
             if os.path.exists(process.log):

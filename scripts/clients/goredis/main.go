@@ -1,4 +1,5 @@
-// Sends the list of commands, or a load, by go-redis. Arguments: `commands LIST PORTS` or `load FILE PORTS`. See scripts/clients.sh.
+// Sends the list of commands, or a load, by go-redis. Arguments: `commands LIST PORTS`, `load FILE PORTS` or `patient FILE PORTS`.
+// See scripts/clients.sh.
 package main
 
 import (
@@ -22,6 +23,8 @@ const (
 	beforeReplicas = 1500 * time.Millisecond
 	workers        = 2
 	pace           = 20 * time.Millisecond
+	// With so many attempts a failover's second passes within one call.
+	patientAttempts = 20
 )
 
 var (
@@ -222,8 +225,8 @@ func work(cluster *redis.ClusterClient, number int, stopping <-chan struct{}) *s
 	}
 }
 
-func load(path string, ports []string) {
-	cluster := connect(ports, redis.ClusterOptions{})
+func load(path string, ports []string, settings redis.ClusterOptions) {
+	cluster := connect(ports, settings)
 	stopping := make(chan struct{})
 	all := make([]*seen, workers)
 	var running sync.WaitGroup
@@ -262,9 +265,13 @@ func load(path string, ports []string) {
 }
 
 func main() {
-	if os.Args[1] == "load" {
-		load(os.Args[2], os.Args[3:])
-	} else {
-		sendCommands(os.Args[2], os.Args[3:])
+	mode, file, ports := os.Args[1], os.Args[2], os.Args[3:]
+	switch mode {
+	case "load":
+		load(file, ports, redis.ClusterOptions{})
+	case "patient":
+		load(file, ports, redis.ClusterOptions{MaxRedirects: patientAttempts})
+	default:
+		sendCommands(file, ports)
 	}
 }
