@@ -1,5 +1,6 @@
 """Sends the list of commands by redis-cli -c. Arguments: `commands LIST PORTS`. See scripts/clients.sh."""
 
+import re
 import subprocess
 import sys
 import time
@@ -36,8 +37,8 @@ def main():
                 waited = True
             emit(number, send(ports[0], ["READONLY", *lines])[1:])
         elif kind == "=":
-            keys = [line for port in ports for line in send(port, ['KEYS "*"']) if '"' in line]
-            emit(number, sorted(line.split(" ", 1)[1] for line in keys))
+            printed = "\n".join(line for port in ports for line in send(port, ['KEYS "*"']))
+            emit(number, sorted(re.findall(r'"(.*)"$', printed, re.MULTILINE)))
         else:
             emit(number, send(ports[0], lines))
 

@@ -16,7 +16,7 @@ from steps import BEFORE_REPLICAS, emit, read_steps
 # Commands whose name has two words: redis-py takes both as the name.
 TWO_WORDS = ("CLUSTER", "COMMAND")
 # Settings with which a failover's second passes within one call: redis-py does not wait between attempts.
-PATIENT = {"cluster_error_retry_attempts": 300}
+PATIENT = {"cluster_error_retry_attempts": 2000}
 WORKERS = 2
 PACE = 0.02
 

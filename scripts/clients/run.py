@@ -61,7 +61,7 @@ def check_tools(ports):
 
 
 def wrong_infos(ports):
-    """The nodes whose INFO is not answered, or whose count of keys is none. Nodes lead several groups after failovers."""
+    """The nodes whose INFO has no answer, or no sensible number of keys. Nodes lead several groups after failovers."""
     wrong = []
     for port in ports:
         command = ["redis-cli", "-p", str(port), "info"]
@@ -136,7 +136,7 @@ def check_all(options, redis, furrow, clients):
         print_failovers(title, seen)
         for name, saw in seen.items():
             if saw["lost"] or saw["wrong"] or not saw["acknowledged"]:
-                failed.append(f"{name}: acknowledged, lost, wrong: {saw['acknowledged']}, {saw['lost']}, {saw['wrong']}")
+                failed.append(f"{name}: {saw['acknowledged']} acknowledged, {saw['lost']} lost, {saw['wrong']} wrong")
     return failed + wrong_infos(furrow.ports)
 
 
