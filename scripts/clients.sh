@@ -57,7 +57,7 @@ programs() {
 
 clusters() {
   PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$kept/redis-py-$redis_py:scripts/cluster NODE_PATH=$kept/ioredis-$ioredis/node_modules \
-    "$python" scripts/clients/run.py --furrow "$built/furrow" --programs "$work" --work "$work" --kills "$kills"
+    timeout 300 "$python" scripts/clients/run.py --furrow "$built/furrow" --programs "$work" --work "$work" --kills "$kills"
 }
 
 step "clients" programs

@@ -262,7 +262,7 @@ public class JedisClient {
     switch (args[0]) {
       case "load": load(args[1], builder.build()); break;
       // With so many attempts a failover's second passes within one call.
-      case "patient": load(args[1], builder.maxAttempts(10).maxTotalRetriesDuration(Duration.ofSeconds(20)).build()); break;
+      case "patient": load(args[1], builder.maxAttempts(10).maxTotalRetriesDuration(Duration.ofSeconds(10)).build()); break;
       default: sendCommands(args[1], ports);
     }
     System.exit(0);

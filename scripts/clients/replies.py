@@ -11,8 +11,8 @@ LIST = os.path.join(HERE, "commands.txt")
 DIFFERENCES = os.path.join(HERE, "differences.txt")
 # Time passes between two commands: remaining times are compared in these units, rounded up.
 UNITS = {"TTL": 100, "PTTL": 100_000}
-# Of CLUSTER INFO these fields are compared. Others are of Redis's cluster bus. The field cluster_size varies here, since a node
-# may lead two groups.
+# Of CLUSTER INFO these fields are compared. Others are of Redis's cluster bus. The field cluster_size varies here, since a
+# node may lead two groups.
 INFO_FIELDS = ["cluster_state", "cluster_known_nodes", "cluster_slots_assigned", "cluster_slots_ok"]
 INFO_FIELDS += ["cluster_slots_pfail", "cluster_slots_fail"]
 ADDRESS = re.compile(r"127\.0\.0\.1:\d+")

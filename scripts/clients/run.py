@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -147,6 +148,8 @@ def main():
     arguments.add_argument("--work", required=True)
     arguments.add_argument("--kills", type=int, default=5)
     options = arguments.parse_args()
+    # The servers are ended after SIGTERM too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     redis, etcds = RedisServers(options.work), Etcds(options.work, members=1)
     furrow = Cluster(options.furrow, options.work, etcds, nodes=3, groups=3, copies=1)
     try:
