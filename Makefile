@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock leveldb prio zookeeper crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array test stock leveldb prio clients zookeeper crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_ben
 
 prio: ## only programs under prio run: PostgreSQL, redis, ZooKeeper
 	@exec scripts/prio.sh
+
+clients: ## only stock clients of Redis Cluster against redis-server and a cluster of Furrow
+	@exec scripts/clients.sh
 
 zookeeper: ## only a ZooKeeper ensemble of three under prio run, with zk turns
 	@exec scripts/zookeeper.sh
