@@ -1,13 +1,17 @@
 //! What this process agrees on with the others by etcd: it says that it is there, takes the plans of the groups, creates the replicas that it is to have, and writes who leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fs::Fs;
+use parking_lot::Mutex;
 use peers::{Network, NetworkOptions};
-use placement::{Address, ClusterView, Etcd, GroupPlan, Joined, Node, RawValue, Remembered, Seen, accepts};
+use placement::{
+    Address, ClusterView, Etcd, GroupPlan, Joined, JoinedState, Node, RawValue, Remembered, Seen, StaleError,
+    accepts,
+};
 use replica::{Base, Configuration};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::runtime::Handle;
@@ -20,12 +24,14 @@ use crate::options::NodeOptions;
 use crate::replicas::Replicas;
 use crate::state::{Belonging, NodeState, StoredValue};
 
-/// The pause after an error of etcd, and between two looks at a cluster that is not created yet.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The pause between two looks who leads the groups here.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// Looks between two attempts to join, and after an error of etcd.
+const LOOKS_BETWEEN_ATTEMPTS: u32 = 50;
+/// The pause after a failed attempt to tell etcd who leads.
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The part of a process that speaks with etcd. Requests of clients never wait for it.
+/// The part of a process that speaks with etcd. Requests of clients never wait for it, and no error of etcd ends the process.
 pub(crate) struct Agreement {
     pub options: Arc<NodeOptions>,
     pub fs: Fs,
@@ -35,81 +41,105 @@ pub(crate) struct Agreement {
     /// Where clients are told to connect to.
     pub client: Address,
     pub state: NodeState,
-    /// What the groups' log held at the start, of groups that are not started yet.
+    /// The groups that the log held at the start, and that are not started yet.
     pub stored: BTreeMap<GroupId, StoredGroup>,
     pub network: Option<Arc<Network>>,
-    /// What this process wrote last about the leader of each group.
-    pub written: BTreeMap<GroupId, Seen>,
-    /// The last error of etcd, which is logged once.
+    pub leaders: Leaders,
+    /// Texts of errors that were logged: each is logged once in a row.
     pub complaint: Option<String>,
+    /// Groups whose replica has ended, and that were logged.
+    pub ended: BTreeSet<GroupId>,
+    /// True once this process has taken a view of etcd.
+    pub has_met: bool,
 }
 
 impl Agreement {
     /// Starts from the drive, then follows etcd until the process ends.
     ///
     /// # Errors
-    /// An error that this process cannot go on with. Etcd that cannot be reached is none.
+    /// An error that this process cannot go on with: settings, a drive of another cluster, another process that is this node.
     pub(crate) async fn run(mut self) -> Result<()> {
         if let Some(view) = self.stored_view()? {
             self.take(&view).await?;
             self.members.set_view(view);
         }
-        let mut etcd = None;
+        let etcd = self.connect().await?;
+        let mut views = etcd.watch();
         let mut joined: Option<Joined> = None;
-        let mut watch = None;
         loop {
-            let connected = match &etcd {
-                Some(etcd) => Etcd::clone(etcd),
-                None => match Etcd::connect(&self.options.etcd, self.options.cluster.clone()).await {
-                    Ok(connected) => etcd.insert(connected).clone(),
-                    Err(error) => {
-                        self.wait_out(error).await;
-                        continue;
-                    }
-                },
+            if joined.is_none() && self.network.is_some() {
+                joined = self.join(&etcd).await?;
+            }
+            let next = tokio::select! {
+                view = views.next() => Some(view),
+                () = self.look(&etcd, joined.as_ref()) => None,
             };
-            let views = watch.get_or_insert_with(|| connected.watch());
-            let next = {
-                let mut look = tokio::time::interval(LOOK_PAUSE);
-                let next = views.next();
-                tokio::pin!(next);
-                loop {
-                    tokio::select! {
-                        view = &mut next => break view,
-                        _ = look.tick() => {
-                            self.members.look();
-                            write_leaders(&self.replicas, &mut self.written, &connected);
-                        }
-                    }
-                }
-            };
+            if let Some(JoinedState::Superseded { starts }) = joined.as_ref().map(Joined::state) {
+                return Err(Error::Setting(format!(
+                    "another process is this node, and has started {starts} times: the drive was copied, or has two processes"
+                )));
+            }
             match next {
-                Ok(view) => {
-                    self.accept(&view).await?;
-                    if joined.is_none() {
-                        joined = self.join(&connected).await?;
-                    }
-                    self.members.set_view(view);
+                Some(Ok(view)) => self.follow(view).await?,
+                Some(Err(error)) => {
+                    self.complain(&error);
+                    self.look(&etcd, None).await;
                 }
-                Err(error) => self.wait_out(error).await,
+                None => {}
             }
         }
     }
 
-    /// Waits after an error of etcd, and looks who leads meanwhile. The groups go on with what is known.
-    async fn wait_out(&mut self, error: placement::Error) {
+    /// A client of etcd. Waits for an etcd that must answer first, as it must where a user is given.
+    async fn connect(&mut self) -> Result<Etcd> {
+        loop {
+            match Etcd::connect(&self.options.etcd, self.options.cluster.clone()).await {
+                Ok(etcd) => return Ok(etcd),
+                Err(error) if error.kind() == placement::ErrorKind::Retry => self.complain(&error),
+                Err(error) => return Err(error.into()),
+            }
+            for _ in 0..LOOKS_BETWEEN_ATTEMPTS {
+                tokio::time::sleep(LOOK_PAUSE).await;
+                self.members.update();
+            }
+        }
+    }
+
+    /// Looks who leads the groups here, for half a second, or until a process is known to be this node too.
+    async fn look(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
+        for _ in 0..LOOKS_BETWEEN_ATTEMPTS {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            self.members.update();
+            self.leaders.write(&self.replicas, etcd);
+            self.log_ended();
+            if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. })) {
+                return;
+            }
+        }
+    }
+
+    /// Logs an error, once where it comes again and again.
+    fn complain(&mut self, error: &dyn std::fmt::Display) {
         let text = error.to_string();
         if self.complaint.as_ref() != Some(&text) {
             tracing::warn!("{text}");
             self.complaint = Some(text);
         }
-        for _ in 0..RETRY_PAUSE.as_millis() / LOOK_PAUSE.as_millis().max(1) {
-            tokio::time::sleep(LOOK_PAUSE).await;
-            self.members.look();
+    }
+
+    /// Logs replicas that have ended by an error: the others of the group go on.
+    fn log_ended(&mut self) {
+        for local in self.replicas.all() {
+            let group = local.group.place().group;
+            if let Some(why) = local.group.ended().filter(|why| !why.is_empty())
+                && self.ended.insert(group)
+            {
+                tracing::error!(%group, "the replica has ended until the process starts again: {why}");
+            }
         }
     }
 
-    /// What etcd held when this node heard of it last, if it ever did.
+    /// The view of etcd that lies on the drive, if there is one.
     fn stored_view(&self) -> Result<Option<ClusterView>> {
         let Some(Belonging { remembered, values, .. }) = &self.state.belonging else { return Ok(None) };
         let raw = values.iter().map(|stored| RawValue {
@@ -121,28 +151,36 @@ impl Agreement {
         view.map_err(|error| Error::State(error.to_string()))
     }
 
-    /// Takes a view of etcd: refuses that of another cluster, or an old one; makes it durable, and creates the replicas that are new.
-    async fn accept(&mut self, view: &ClusterView) -> Result<()> {
-        let belonging = match &self.state.belonging {
-            Some(belonging) => {
-                let remembered = accepts(&belonging.remembered, &view.meta, view.revision)?;
-                Belonging { remembered, values: values(view, &self.options), ..belonging.clone() }
-            }
+    /// Takes a view of etcd: makes it durable, and creates the replicas that are new. A view of an old backup is refused, and nothing changes.
+    ///
+    /// # Errors
+    /// The first view of this process is of another cluster than the drive.
+    async fn follow(&mut self, view: ClusterView) -> Result<()> {
+        let known = self.state.belonging.as_ref();
+        let remembered = match known.map(|known| accepts(&known.remembered, &view.meta, view.revision)) {
             None => {
-                let remembered = Remembered {
-                    cluster: view.meta.cluster(),
-                    epoch: view.meta.epoch(),
-                    revision: view.revision,
-                };
-                Belonging { remembered, replicas: BTreeMap::new(), values: values(view, &self.options) }
+                Remembered { cluster: view.meta.cluster(), epoch: view.meta.epoch(), revision: view.revision }
+            }
+            Some(Ok(remembered)) => remembered,
+            Some(Err(error @ StaleError::OtherCluster { .. })) if !self.has_met => return Err(error.into()),
+            Some(Err(error)) => {
+                self.complain(&error);
+                return Ok(());
             }
         };
-        let says_more = self.state.belonging.as_ref().is_none_or(|known| known.values != belonging.values);
-        self.state.belonging = Some(belonging);
-        if says_more {
-            self.save()?;
+        let values = values(&view, &self.options);
+        let says_more = known.is_none_or(|known| known.values != values);
+        let replicas = known.map_or_else(BTreeMap::new, |known| known.replicas.clone());
+        self.has_met = true;
+        self.state.belonging = Some(Belonging { remembered, replicas, values });
+        if says_more && let Err(error) = self.save() {
+            // A later start begins with an older view.
+            self.complain(&error);
         }
-        self.take(view).await
+        self.take(&view).await?;
+        self.members.set_view(view);
+        self.complaint = None;
+        Ok(())
     }
 
     fn save(&self) -> Result<()> {
@@ -151,6 +189,9 @@ impl Agreement {
     }
 
     /// Tells the network where the others are, and starts or creates replicas.
+    ///
+    /// # Errors
+    /// The network's: this process cannot listen for peers.
     async fn take(&mut self, view: &ClusterView) -> Result<()> {
         let me = self.state.node;
         let network = match &self.network {
@@ -160,58 +201,100 @@ impl Agreement {
                 let mut options = NetworkOptions::new(cluster, me, starts, self.options.peer);
                 options.tls = self.options.tls.clone();
                 let network = Network::start(options, &self.runtime, self.replicas.inbox())?;
-                Arc::clone(self.network.insert(Arc::new(network)))
+                let network = Arc::clone(self.network.insert(Arc::new(network)));
+                self.members.set_network(Arc::clone(&network));
+                network
             }
         };
         for (id, node) in view.nodes.iter().filter(|(id, _)| **id != me) {
-            if let Some(address) = resolve(&node.peer).await {
-                network.set_node(*id, address)?;
+            if let Some(address) = resolve(&node.peer).await
+                && let Err(error) = network.set_node(*id, address)
+            {
+                self.complain(&format!("node {id}: {error}"));
             }
         }
         for (group, want) in &view.want {
-            let group = *group;
             for member in want.plan.members() {
-                network.set_replica(group, member.replica, member.node);
-            }
-            let Some(own) = want.plan.member_on(me) else { continue };
-            let place = Place { group, replica: own.replica, role: own.role };
-            if self.replicas.group(group).is_none() {
-                self.start(place, &want.plan, Arc::clone(&network) as Arc<dyn Peers>)?;
+                network.set_replica(*group, member.replica, member.node);
             }
         }
+        self.start_replicas(view, &(network as Arc<dyn Peers>));
         Ok(())
     }
 
-    /// Starts a replica, or creates one that the node does not have.
-    fn start(&mut self, place: Place, plan: &GroupPlan, peers: Arc<dyn Peers>) -> Result<()> {
-        let Some(belonging) = &mut self.state.belonging else { return Ok(()) };
-        let Place { group, replica, role } = place;
-        match belonging.replicas.get(&group) {
-            Some(known) if *known != (replica, role) => {
-                tracing::warn!(%group, "the node has another replica of the group than it is planned to have");
-                return Ok(());
-            }
-            Some(_) => {}
-            None => {
-                belonging.replicas.insert(group, (replica, role));
-                self.save()?;
+    /// Starts the replicas that this node has, whatever etcd says now, and creates those of groups that are new.
+    fn start_replicas(&mut self, view: &ClusterView, peers: &Arc<dyn Peers>) {
+        let Some(belonging) = &self.state.belonging else { return };
+        let present = belonging.replicas.clone();
+        for (group, (replica, role)) in &present {
+            if self.replicas.group(*group).is_none() {
+                let place = Place { group: *group, replica: *replica, role: *role };
+                let started = self.start(place, view, peers);
+                started.unwrap_or_else(|error| self.complain(&format!("{group}: {error}")));
             }
         }
-        let stored = self.stored.remove(&group);
-        let replicas = Arc::clone(&self.replicas);
-        block_in_place(|| match stored {
-            Some(stored) => replicas.start(place, stored, peers),
+        for (group, want) in &view.want {
+            let Some(own) = want.plan.member_on(self.state.node) else { continue };
+            match present.get(group) {
+                Some(known) if *known == (own.replica, own.role) => {}
+                Some(_) => self.complain(&format!(
+                    "{group}: the node keeps the replica that it has: etcd plans another one"
+                )),
+                // Another replica of a group that is there already is not one of its first voters.
+                None if is_first(&want.plan) && !view.seen.contains_key(group) => {
+                    let place = Place { group: *group, replica: own.replica, role: own.role };
+                    let created = self.create(place, view, peers);
+                    created.unwrap_or_else(|error| self.complain(&format!("{group}: {error}")));
+                }
+                None => {
+                    self.complain(&format!("{group}: this version adds no replica to a group that is there"))
+                }
+            }
+        }
+    }
+
+    /// Writes a new replica into the node's state, then creates it.
+    fn create(&mut self, place: Place, view: &ClusterView, peers: &Arc<dyn Peers>) -> Result<()> {
+        let Some(belonging) = &mut self.state.belonging else { return Ok(()) };
+        belonging.replicas.insert(place.group, (place.replica, place.role));
+        if let Err(error) = self.save() {
+            if let Some(belonging) = &mut self.state.belonging {
+                belonging.replicas.remove(&place.group);
+            }
+            return Err(error);
+        }
+        self.start(place, view, peers)
+    }
+
+    /// Starts a replica of the node's state. The log lacks one that was to be created when the process ended.
+    fn start(&mut self, place: Place, view: &ClusterView, peers: &Arc<dyn Peers>) -> Result<()> {
+        let Place { group, replica, role } = place;
+        let stored = self.stored.get(&group).cloned();
+        let (replicas, peers) = (Arc::clone(&self.replicas), Arc::clone(peers));
+        match stored {
+            Some(stored) => block_in_place(|| replicas.start(place, stored, peers))?,
             None => {
+                let plan = view.want.get(&group).map(|want| &want.plan).filter(|plan| is_first(plan));
+                let plan =
+                    plan.filter(|plan| plan.member(replica).is_some_and(|own| own.node == self.state.node));
+                let Some(plan) = plan else {
+                    return Err(Error::State(format!("the log has lost replica {}", replica.0)));
+                };
                 let members = plan.members().iter().map(|member| (member.replica, member.role));
                 let first = Base::first(Configuration::new(members), plan.preferred());
-                replicas.create(place, first, peers)
+                block_in_place(|| replicas.create(place, first, peers))?;
             }
-        })?;
+        }
+        self.stored.remove(&group);
         tracing::info!(%group, replica = replica.0, ?role, "a replica is started");
         Ok(())
     }
 
-    async fn join(&self, etcd: &Etcd) -> Result<Option<Joined>> {
+    /// Joins the cluster. `None`: to be tried again.
+    ///
+    /// # Errors
+    /// Settings that no etcd takes, and another process that is this node.
+    async fn join(&mut self, etcd: &Etcd) -> Result<Option<Joined>> {
         let peer = self.network.as_ref().map_or(self.options.peer, |network| network.address());
         let peer =
             Address::parse(&peer.to_string()).map_err(|why| Error::Setting(format!("--peer: {why}")))?;
@@ -225,37 +308,61 @@ impl Agreement {
         let remembered = self.state.belonging.as_ref().map(|belonging| belonging.remembered);
         match etcd.join(self.state.node, &node, self.options.node_ttl, remembered.as_ref()).await {
             Ok(joined) => Ok(Some(joined)),
-            Err(error) if error.kind() == placement::ErrorKind::Retry => {
-                tracing::info!(%error, "joining the cluster is tried again");
+            Err(error @ (placement::Error::StartsNotAbove { .. } | placement::Error::Endpoint { .. })) => {
+                Err(error.into())
+            }
+            Err(error) => {
+                // An address is free again once the lease of the node that had it ends.
+                self.complain(&format!("joining the cluster is tried again: {error}"));
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Writes to etcd who leads the groups that this process leads, where that is new. Nothing waits for it.
-fn write_leaders(replicas: &Replicas, written: &mut BTreeMap<GroupId, Seen>, etcd: &Etcd) {
-    for local in replicas.all() {
-        let place = local.group.place();
-        let seen = local.group.with_replica(|replica| {
-            let members = replica.members();
-            let leads = replica.leader() == Some(place.replica);
-            leads.then(|| Seen {
-                configuration: members.current().clone(),
-                index: members.since(),
-                term: replica.term(),
-                leader: Some(place.replica),
-            })
-        });
-        let Some(seen) = seen.filter(|seen| written.get(&place.group) != Some(seen)) else { continue };
-        written.insert(place.group, seen.clone());
-        let etcd = etcd.clone();
-        tokio::spawn(async move {
-            if let Err(error) = etcd.write_seen(place.group, &seen).await {
-                tracing::warn!(%error, group = %place.group, "etcd does not know who leads");
-            }
-        });
+/// True for a plan of the replicas that a group has first: none of them has taken the place of another.
+fn is_first(plan: &GroupPlan) -> bool {
+    plan.last_replica().0 == plan.members().len() as u64
+}
+
+/// Tells etcd who leads the groups that this process leads.
+#[derive(Default)]
+pub(crate) struct Leaders {
+    /// The last value of each group that was written, or is being written.
+    written: Arc<Mutex<BTreeMap<GroupId, Seen>>>,
+}
+
+impl Leaders {
+    /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
+    fn write(&self, replicas: &Replicas, etcd: &Etcd) {
+        for local in replicas.all() {
+            let place = local.group.place();
+            let seen = local.group.with_replica(|replica| {
+                let members = replica.members();
+                let leads = replica.leader() == Some(place.replica);
+                leads.then(|| Seen {
+                    configuration: members.current().clone(),
+                    index: members.since(),
+                    term: replica.term(),
+                    leader: Some(place.replica),
+                })
+            });
+            let Some(seen) = seen.filter(|seen| self.written.lock().get(&place.group) != Some(seen)) else {
+                continue;
+            };
+            self.written.lock().insert(place.group, seen.clone());
+            let (etcd, written) = (etcd.clone(), Arc::clone(&self.written));
+            tokio::spawn(async move {
+                if let Err(error) = etcd.write_seen(place.group, &seen).await {
+                    tracing::warn!(%error, group = %place.group, "etcd does not know who leads");
+                    tokio::time::sleep(WRITE_PAUSE).await;
+                    let mut written = written.lock();
+                    if written.get(&place.group) == Some(&seen) {
+                        written.remove(&place.group);
+                    }
+                }
+            });
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The cluster as this process knows it, for its clients: nodes and slots from etcd, leaders from the replicas here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv::Engine;
 use parking_lot::RwLock;
+use peers::Network;
 use placement::{ClusterView, GroupPlan};
 use replica::{GroupId, NodeId, ReplicaId, Role};
 use server::cluster::{Cluster, ClusterNode, NodeIndex, SlotRange, Topology};
@@ -14,11 +16,17 @@ use crate::replicas::Replicas;
 /// Hexadecimal digits of a node's name for clients; a UUID has 32.
 const NAME_DIGITS: usize = 40;
 
+/// Election timeouts in which the group of a leader that is gone has another one.
+const DOUBT: u32 = 4;
+
 /// The cluster as this process knows it.
 #[derive(Debug)]
 pub(crate) struct Members {
     me: NodeId,
     replicas: Arc<Replicas>,
+    /// The time for which a leader whose connection ended counts as gone, unless another replica says that it leads.
+    doubt: Duration,
+    network: RwLock<Option<Arc<Network>>>,
     known: RwLock<Known>,
     changes: watch::Sender<u64>,
 }
@@ -34,20 +42,38 @@ struct Known {
 
 impl Members {
     /// A node that has not heard of its cluster yet.
-    pub(crate) fn new(me: NodeId, replicas: Arc<Replicas>) -> Members {
+    pub(crate) fn new(me: NodeId, replicas: Arc<Replicas>, election_timeout: Duration) -> Members {
         let topology = Topology { epoch: 0, me: NodeIndex(0), nodes: Vec::new(), ranges: Vec::new() };
         let known = Known { view: None, topology: Arc::new(topology), leads: Vec::new() };
-        Members { me, replicas, known: RwLock::new(known), changes: watch::Sender::new(0) }
+        Members {
+            me,
+            replicas,
+            doubt: DOUBT * election_timeout,
+            network: RwLock::default(),
+            known: RwLock::new(known),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// The connections to the other nodes.
+    pub(crate) fn set_network(&self, network: Arc<Network>) {
+        *self.network.write() = Some(network);
+    }
+
+    /// False while a node's connection has ended not long ago, as when its process dies: clients wait then for the next leader, and are not sent to a closed port.
+    fn is_there(&self, node: NodeId) -> bool {
+        let network = self.network.read();
+        network.as_ref().is_none_or(|network| !network.is_lost_within(node, self.doubt))
     }
 
     /// Takes what etcd holds of the cluster.
     pub(crate) fn set_view(&self, view: ClusterView) {
         self.known.write().view = Some(view);
-        self.look();
+        self.update();
     }
 
-    /// Looks who leads the groups that this process has replicas of. To be called often: clients wait for it after the death of a leader.
-    pub(crate) fn look(&self) {
+    /// Takes in who leads the groups that this process has replicas of. To be called often: clients wait for it after the death of a leader.
+    pub(crate) fn update(&self) {
         let leads: Vec<(GroupId, bool)> = self
             .replicas
             .all()
@@ -74,7 +100,10 @@ impl Members {
         let me = index(self.me)?;
         let ranges = view.slots.ranges().iter().map(|range| {
             let plan = view.want.get(&range.group).map(|want| &want.plan);
-            let on = |replica: ReplicaId| index(plan?.member(replica)?.node);
+            let there = |replica: ReplicaId| {
+                let node = plan?.member(replica)?.node;
+                index(node).filter(|_| self.is_there(node))
+            };
             let seen = || view.seen.get(&range.group).and_then(|seen| seen.leader);
             let here = self.replicas.group(range.group);
             let leader = match here {
@@ -87,7 +116,7 @@ impl Members {
                 first: range.first.number(),
                 last: range.last.number(),
                 group: range.group,
-                leader: leader.and_then(on),
+                leader: leader.and_then(there),
                 backups: backups.filter_map(|member| index(member.node)).collect(),
             }
         });
@@ -103,7 +132,8 @@ impl Members {
                     name: format!("{:0<NAME_DIGITS$}", id.0.simple().to_string()),
                     host: node.client.host().to_owned(),
                     port: node.client.port(),
-                    is_alive: view.alive.contains_key(id),
+                    // A view from the drive does not say who is alive.
+                    is_alive: view.alive.is_empty() || view.alive.contains_key(id),
                 })
                 .collect(),
         })

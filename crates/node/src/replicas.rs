@@ -24,6 +24,10 @@ const LOG_SHARE: u64 = 16;
 const MEMTABLE_SHARE: u64 = 64;
 const MEMTABLE_MIN: u64 = 1 << 20;
 const MEMTABLE_MAX: u64 = 64 << 20;
+/// Memtables of the tables' database.
+const MEMTABLES: u64 = 4;
+/// The reserve is at most one part in so many of the drive.
+const RESERVE_SHARE: u64 = 3;
 
 /// The receiver of other processes' messages.
 #[derive(Default)]
@@ -59,6 +63,9 @@ pub(crate) struct ReplicaOptions {
 #[derive(Debug)]
 pub(crate) struct Replicas {
     driver: Arc<dyn Driver>,
+    fs: Fs,
+    /// Bytes that are kept free on the drive: the groups' log twice, since records are written again before others go, and all memtables as tables.
+    reserve: Bytes,
     options: ReplicaOptions,
     log: Arc<GroupsLog>,
     tables: Arc<TablesDb>,
@@ -86,8 +93,11 @@ impl Replicas {
         let write_buffer = options.write_buffer.unwrap_or(picked);
         let tables_options = TablesOptions::new(write_buffer, options.block_cache);
         let tables = TablesDb::open(fs, TABLES_PATH, &tables_options)?;
+        let reserve = (2 * size.0 + MEMTABLES * write_buffer as u64).min(capacity / RESERVE_SHARE);
         let replicas = Replicas {
             driver,
+            fs: fs.clone(),
+            reserve: Bytes(reserve),
             options,
             log: Arc::new(log),
             tables,
@@ -136,7 +146,8 @@ impl Replicas {
             peers,
         };
         let group = Group::start(place, &self.options.group, parts, stored)?;
-        let store: Arc<dyn Store> = Arc::new(GroupStore::new(Arc::clone(&group), tables));
+        let store = GroupStore::new(Arc::clone(&group), tables);
+        let store: Arc<dyn Store> = Arc::new(store.with_reserve(self.fs.clone(), self.reserve));
         let engine = Engine::start(store, Arc::clone(&self.driver), self.options.engine);
         self.inbox.0.write().insert(place.group, Arc::downgrade(&group));
         self.groups.write().insert(place.group, LocalGroup { group, engine });

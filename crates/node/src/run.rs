@@ -1,8 +1,9 @@
 //! Starts a process of a cluster, serves its clients, and ends it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv::{EngineOptions, Limits};
 use placement::Address;
@@ -10,7 +11,7 @@ use server::Server;
 use shard::GroupOptions;
 use units::{Driver, RealDriver, block_on};
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, Leaders};
 use crate::error::{Error, Result};
 use crate::members::Members;
 use crate::options::NodeOptions;
@@ -19,6 +20,9 @@ use crate::state::NodeState;
 
 /// Threads for the connections to other processes and to etcd. Clients have threads of their own, so that heartbeats do not wait for commands.
 const WORKERS: usize = 2;
+
+/// The time within which the agreement that stopped the server returns.
+const END_WITHIN: Duration = Duration::from_millis(200);
 
 /// Runs a process of a cluster until SIGTERM, SIGINT, SIGHUP or SHUTDOWN.
 ///
@@ -51,7 +55,7 @@ pub fn run(options: NodeOptions) -> Result<()> {
     };
     let (replicas, stored) = Replicas::open(&fs, replica_options)?;
     let replicas = Arc::new(replicas);
-    let members = Arc::new(Members::new(state.node, Arc::clone(&replicas)));
+    let members = Arc::new(Members::new(state.node, Arc::clone(&replicas), options.election_timeout));
     let cluster = Arc::clone(&members) as Arc<dyn server::cluster::Cluster>;
     let server =
         Server::start_in_cluster(cluster, Arc::clone(&driver), Some(fs.clone()), options.serve.clone())?;
@@ -72,23 +76,22 @@ pub fn run(options: NodeOptions) -> Result<()> {
         state,
         stored,
         network: None,
-        written: BTreeMap::new(),
+        leaders: Leaders::default(),
         complaint: None,
+        ended: BTreeSet::new(),
+        has_met: false,
     };
     let stopper = server.stopper();
-    let agreed = runtime.spawn(async move {
+    let mut agreed = runtime.spawn(async move {
         let ended = agreement.run().await;
         stopper.stop();
         ended
     });
     let served = server.wait();
-    let failed = match agreed.is_finished() {
-        true => runtime.block_on(agreed).unwrap_or(Ok(())),
-        false => {
-            agreed.abort();
-            Ok(())
-        }
-    };
+    // The agreement stops the server where it fails, and returns its error at once.
+    let ended = runtime.block_on(async { tokio::time::timeout(END_WITHIN, &mut agreed).await });
+    agreed.abort();
+    let failed = ended.map_or(Ok(()), |ended| ended.unwrap_or(Ok(())));
     let closed = replicas.close();
     runtime.shutdown_background();
     let unmounted = block_on(&*driver, fs.unmount());

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use replica::ReplicaId;
@@ -16,6 +17,7 @@ use crate::counters::NetworkCounters;
 use crate::error::{Error, Result};
 use crate::frame::MAX_MESSAGE;
 use crate::identity::ProcessId;
+use crate::outgoing::Link;
 use crate::queue::Queue;
 use crate::tls::{Tls, TlsFiles};
 use crate::{incoming, outgoing};
@@ -72,6 +74,8 @@ struct Node {
     address: SocketAddr,
     urgent: Arc<Queue>,
     bulk: Arc<Queue>,
+    /// The connection for urgent messages.
+    link: Arc<Link>,
     _tasks: [Task; 2],
 }
 
@@ -143,16 +147,23 @@ impl Network {
         }
         let (urgent, bulk) = self.queues;
         let [urgent, bulk] = [urgent, bulk].map(|most| Arc::new(Queue::new(in_memory(most))));
-        let tasks = [&urgent, &bulk].map(|queue| {
-            let carry = outgoing::carry(Arc::clone(&self.context), node, address, Arc::clone(queue));
+        let link = Arc::new(Link::default());
+        let tasks = [(&urgent, Arc::clone(&link)), (&bulk, Arc::default())].map(|(queue, link)| {
+            let queue = (Arc::clone(queue), link);
+            let carry = outgoing::carry(Arc::clone(&self.context), node, address, queue);
             Task::of(&self.runtime.spawn(carry))
         });
-        let past = nodes.insert(node, Node { address, urgent, bulk, _tasks: tasks });
+        let past = nodes.insert(node, Node { address, urgent, bulk, link, _tasks: tasks });
         drop(nodes);
         if let Some(past) = past {
             self.end(past);
         }
         Ok(())
+    }
+
+    /// True if the connection to the node ended within the last while, as when its process dies, and there is no other one yet.
+    pub fn is_lost_within(&self, node: NodeId, while_long: Duration) -> bool {
+        self.nodes.read().get(&node).is_some_and(|node| node.link.is_lost_within(while_long))
     }
 
     /// Nothing is sent to the node any more, and what waits for it is dropped.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,8 +30,27 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// The state of the connection to a node, for others.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// The end of the last connection, while there is no other one.
+    lost: Mutex<Option<Instant>>,
+}
+
+impl Link {
+    /// True if the connection ended within the last while, and there is no other one yet.
+    pub(crate) fn is_lost_within(&self, while_long: Duration) -> bool {
+        self.lost.lock().is_some_and(|at| at.elapsed() < while_long)
+    }
+}
+
 /// Carries the messages of a queue to a node, for ever.
-pub(crate) async fn carry(context: Arc<Context>, node: NodeId, address: SocketAddr, queue: Arc<Queue>) {
+pub(crate) async fn carry(
+    context: Arc<Context>,
+    node: NodeId,
+    address: SocketAddr,
+    (queue, link): (Arc<Queue>, Arc<Link>),
+) {
     // One line in the log for an outage, not one for each attempt.
     let (mut backoff, mut is_logged) = (LEAST_BACKOFF, false);
     loop {
@@ -39,7 +59,9 @@ pub(crate) async fn carry(context: Arc<Context>, node: NodeId, address: SocketAd
         match connected.unwrap_or_else(|late| Err(late.into())) {
             Ok(stream) => {
                 let since = Instant::now();
+                *link.lost.lock() = None;
                 let error = write(&context, node, &queue, stream).await;
+                *link.lost.lock() = Some(Instant::now());
                 // A process that refuses this one closes its connections at once.
                 let was_taken = since.elapsed() >= MOST_BACKOFF;
                 if was_taken || !is_logged {

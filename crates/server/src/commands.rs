@@ -90,6 +90,9 @@ fn quit(call: &mut Call<'_>) -> Outcome {
 fn select(call: &mut Call<'_>) -> Outcome {
     match kv::parse_integer(call.args.get(1)) {
         Some(0) => call.out.simple("OK"),
+        Some(_) if call.shared.engines.cluster().is_some() => {
+            return Err("ERR SELECT is not allowed in cluster mode".into());
+        }
         Some(_) => return Err("ERR DB index is out of range".into()),
         None => return Err("ERR value is not an integer or out of range".into()),
     }

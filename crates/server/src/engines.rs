@@ -103,7 +103,7 @@ impl Engines {
     pub fn keyspace_counts(&self) -> Option<KeyspaceCounts> {
         let counts: Vec<KeyspaceCounts> =
             self.led().iter().map(|engine| engine.keyspace_counts().ok()).collect::<Option<_>>()?;
-        let sum = |of: fn(&KeyspaceCounts) -> u64| counts.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&KeyspaceCounts) -> u64| counts.iter().map(of).fold(0, u64::saturating_add);
         let ttl_ms: u128 =
             counts.iter().map(|counts| u128::from(counts.avg_ttl_ms) * u128::from(counts.expires)).sum();
         let expires = sum(|counts| counts.expires);

@@ -5,9 +5,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use fs::Fs;
 use kv::parallel_wal::WalMode;
-use kv::{Error, Overlay, Record, Store, View, Visit, Writing};
+use kv::{Error, Overlay, Record, Room, Store, View, Visit, Writing};
 use replica::Term;
+use units::Bytes;
 
 use crate::group::{Group, Refused};
 use crate::tables::{Row, Tables};
@@ -17,12 +19,20 @@ use crate::tables::{Row, Tables};
 pub struct GroupStore {
     group: Arc<Group>,
     tables: Arc<dyn Tables>,
+    /// The file system of the leader's drive, and the bytes that are kept free there.
+    drive: Option<(Fs, Bytes)>,
 }
 
 impl GroupStore {
     /// The store of a group with these tables.
     pub fn new(group: Arc<Group>, tables: Arc<dyn Tables>) -> GroupStore {
-        GroupStore { group, tables }
+        GroupStore { group, tables, drive: None }
+    }
+
+    /// The same, with a bound: the engine refuses writes that grow the data once less than `reserve` is free on the leader's drive.
+    #[must_use]
+    pub fn with_reserve(self, fs: Fs, reserve: Bytes) -> GroupStore {
+        GroupStore { drive: Some((fs, reserve)), ..self }
     }
 
     fn to_error(&self, refused: Refused) -> Error {
@@ -123,9 +133,13 @@ impl Store for GroupStore {
         Ok(())
     }
 
+    fn room(&self) -> Option<Room> {
+        let (fs, reserve) = self.drive.as_ref()?;
+        Some(Room { free: fs.statfs().free, reserve: *reserve })
+    }
+
     fn key_estimate(&self) -> u64 {
-        // A group's keys are counted by walks: RocksDB estimates the keys of all groups together.
-        u64::MAX
+        self.tables.key_estimate()
     }
 
     /// Leaves the replica as it is: it serves the group without its engine too.

@@ -85,6 +85,9 @@ pub trait Tables: Send + Sync + Debug {
     /// The store's.
     fn rows(&self, from: &[u8]) -> Result<Rows>;
 
+    /// Estimated number of keys; may be that of all groups of the process.
+    fn key_estimate(&self) -> u64;
+
     /// Takes a part of another replica's tables, which hold the log up to `index`, by the rules of `replica::Action::Install`.
     ///
     /// # Errors

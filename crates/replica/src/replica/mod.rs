@@ -272,6 +272,8 @@ impl Replica {
             | MessageType::MsgReadIndexResp
             | MessageType::MsgTransferLeader => return,
             MessageType::MsgTimeoutNow if self.taken_over.is_some() => return,
+            // A leader says no more than this replica has acknowledged: its log is that of a copied or older drive, and Raft would fail.
+            MessageType::MsgHeartbeat if message.commit > self.node.raft.raft_log.last_index() => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 let is_handed_over = message.context == HANDED_OVER;
                 if !self.promise.allows_vote(now, is_handed_over) {

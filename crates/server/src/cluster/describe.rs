@@ -25,10 +25,13 @@ fn serving_node(topology: &Topology, range: &SlotRange) -> NodeIndex {
     range.leader.or(backup.copied()).unwrap_or(topology.me)
 }
 
-/// The backups of a range, without the node that serves it.
+/// The backups of a range, without the node that serves it, and without those that lead other ranges: some clients (redis-py) take a node for what it is in the first range that has it.
 fn replicas<'t>(topology: &'t Topology, range: &'t SlotRange) -> impl Iterator<Item = NodeIndex> + 't {
     let serving = serving_node(topology, range);
-    range.backups.iter().copied().filter(move |index| *index != serving && topology.node(*index).is_some())
+    let leads = |index: NodeIndex| topology.ranges.iter().any(|range| range.leader == Some(index));
+    let listed =
+        move |index: &NodeIndex| *index != serving && topology.node(*index).is_some() && !leads(*index);
+    range.backups.iter().copied().filter(listed)
 }
 
 /// The nodes, with their places.

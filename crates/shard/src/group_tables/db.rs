@@ -124,6 +124,11 @@ impl TablesDb {
         names.iter().filter_map(|name| self.db.property(name)?.parse::<u64>().ok()).sum()
     }
 
+    /// Estimated number of keys of all groups.
+    pub(super) fn key_estimate(&self) -> u64 {
+        self.db.property("rocksdb.estimate-num-keys").and_then(|keys| keys.parse().ok()).unwrap_or(0)
+    }
+
     pub(super) fn rocks(&self) -> &Db {
         &self.db
     }

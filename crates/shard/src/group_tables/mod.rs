@@ -353,6 +353,10 @@ impl Tables for GroupTables {
         Ok(Rows { from: from.to_vec(), to, rows })
     }
 
+    fn key_estimate(&self) -> u64 {
+        self.db.key_estimate()
+    }
+
     fn merge(&self, rows: Rows, index: Index) -> Result<()> {
         self.done(self.merge_part(rows, index))
     }

@@ -142,6 +142,10 @@ impl Tables for ModelTables {
         Ok(self.state.lock().live.part(from, ROWS_OF_A_PART))
     }
 
+    fn key_estimate(&self) -> u64 {
+        self.state.lock().live.rows.len() as u64
+    }
+
     fn merge(&self, rows: Rows, index: Index) -> shard::Result<()> {
         self.state.lock().live.merge(rows, index);
         Ok(())
