@@ -30,7 +30,7 @@ class Machines:
         self.credentials = []
 
     def start(self):
-        """Makes the network, and starts the cluster as an operator does: certificates of nodes need the UUIDs, which a first start gives."""
+        """Starts the cluster as an operator does: certificates of nodes need the UUIDs, which a first start gives."""
         self.network.start()
         authority = Authority(self.work)
         self._start_etcd(authority)
@@ -59,8 +59,9 @@ class Machines:
         command += ["--cert-file", certificate, "--key-file", key]
         command += ["--client-cert-auth", "--trusted-ca-file", authority.certificate]
         # Peers of etcd: there are none.
-        command += ["--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380"]
-        command += ["--initial-cluster", "e0=http://127.0.0.1:2380"]
+        peers = "http://127.0.0.1:2380"
+        command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
+        command += ["--initial-cluster", f"e0={peers}"]
         self.etcd = Process("etcd", host.command(command), authority.path("etcd.log"))
         self.etcd.host = host
         self.etcd.start()
@@ -118,7 +119,7 @@ class Machines:
         )
 
     def leader(self, group, without=()):
-        """The node that leads a group by the word of the nodes themselves, which need no etcd for that. Some are not asked."""
+        """The node that says itself that it leads a group: that needs no etcd. The nodes `without` are not asked."""
         end = time.monotonic() + 20
         while time.monotonic() < end:
             for node in self.nodes:
@@ -146,8 +147,7 @@ class Machines:
             if node not in without and node.runs():
                 try:
                     text = self.connect(node, 3).execute_command("CLUSTER INFO")
-                    text = text if isinstance(text, str) else "\n".join(f"{name}:{value}" for name, value in text.items())
-                    epochs.append(int(re.search(r"cluster_current_epoch:(\d+)", text)[1]))
+                    epochs.append(int(text["cluster_current_epoch"]))
                 except (redis.RedisError, OSError):
                     pass
         return max(epochs)
@@ -163,7 +163,8 @@ class Machines:
     def logs(self):
         """The last lines of each process."""
         processes = self.nodes + ([self.etcd] if self.etcd is not None else [])
-        return "\n".join(f"--- {process.name}\n{process.tail()}" for process in processes if os.path.exists(process.log))
+        written = [process for process in processes if os.path.exists(process.log)]
+        return "\n".join(f"--- {process.name}\n{process.tail()}" for process in written)
 
 
 class Node(Process):

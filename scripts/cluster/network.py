@@ -33,17 +33,13 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, *command]
 
     def cut(self, others, out=True, into=True):
-        """Drops the packets to other hosts, from them, or both. Connections stay: packets vanish, as in a broken switch."""
+        """Drops the packets to other hosts, from them, or both. No connection is closed: packets vanish."""
         addresses = ", ".join(other.address for other in others)
         rules = ["table ip cut {"]
         if out:
-            rules.append(
-                f"chain out {{ type filter hook output priority 0; policy accept; ip daddr {{ {addresses} }} drop; }}"
-            )
+            rules.append(f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} drop; }}")
         if into:
-            rules.append(
-                f"chain into {{ type filter hook input priority 0; policy accept; ip saddr {{ {addresses} }} drop; }}"
-            )
+            rules.append(f"chain into {{ type filter hook input priority 0; ip saddr {{ {addresses} }} drop; }}")
         rules.append("}")
         run(*self.command(["nft", "-f", "-"]), text="\n".join(rules))
 
@@ -101,6 +97,6 @@ class Network:
     def _make(self, namespace):
         made = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
         if made.returncode != 0:
-            raise SystemExit(f"this machine makes no network namespace, so that nothing is shown: {made.stderr.strip()}")
+            raise SystemExit(f"no network namespace can be made, so that nothing is shown: {made.stderr.strip()}")
         self.made.append(namespace)
         run("ip", "-n", namespace, "link", "set", "lo", "up")

@@ -9,14 +9,15 @@ from redis.crc import key_slot
 
 from machines import CLIENT_PORT
 
-# A command is held for up to 2 s where its group has no leader (furrow serve --hold): a client must wait longer than that.
+# A command is held for up to 2 s where its group has no leader (furrow serve --hold): clients wait longer than that.
 STOCK_TIMEOUT = 5.0
 
 
 def tag_of(machines, group):
     """A hash tag whose keys are the group's."""
     first, end = machines.slots(group)
-    return next(tag for tag in (f"{{t{n}}}" for n in range(10000)) if first <= key_slot(tag[1:-1].encode()) < end)
+    tags = (f"t{n}" for n in range(10000))
+    return next(f"{{{tag}}}" for tag in tags if first <= key_slot(tag.encode()) < end)
 
 
 class Writer(threading.Thread):
@@ -41,7 +42,7 @@ class Writer(threading.Thread):
                 if n % 5 == 0 and client.get(key) != value:
                     self.wrong.append(key)
             except Exception as error:  # pylint: disable=broad-except
-                # Whatever the library raises reaches the program. The outcome is open: the same record is written again.
+                # Whatever the library raises reaches the program. The outcome is open: the record is written again.
                 self.errors.append((time.monotonic(), f"{type(error).__name__}: {error}"))
             time.sleep(0.005)
 
@@ -54,9 +55,9 @@ class Writer(threading.Thread):
                 longest = max(longest, after - one)
         return max(longest, end - times[-1])
 
-    def count_errors(self, begin, end):
+    def errors_within(self, begin, end):
         """The errors that reached the program within a time."""
-        return sum(begin <= at <= end for at, _ in list(self.errors))
+        return [text for at, text in list(self.errors) if begin <= at <= end]
 
     def stop(self):
         """Ends the client."""
@@ -82,7 +83,7 @@ def connect(machines):
 
 
 class Register(threading.Thread):
-    """Overwrites one key with 1, 2, 3, ... at any node but those that are avoided, and notes when each value was sent and acknowledged."""
+    """Overwrites one key with 1, 2, 3, ... at any node but those that are avoided."""
 
     def __init__(self, machines, group, key):
         super().__init__(daemon=True)
@@ -154,6 +155,10 @@ class Resident(threading.Thread):
             except redis.RedisError as error:
                 self.refusals.append((asked, time.monotonic(), str(error)))
             time.sleep(0.002)
+
+    def kinds(self):
+        """The first words of the refusals."""
+        return {error.split()[0] for _, _, error in self.refusals}
 
     def stale(self, register):
         """The reads whose value was not the current one at any time between request and reply.

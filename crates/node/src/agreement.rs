@@ -6,12 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs::Fs;
+use parking_lot::Mutex;
 use peers::{Network, NetworkOptions};
-use placement::{Address, ClusterView, Etcd, GroupPlan, Joined, Node, RawValue, Remembered, Seen, accepts};
+use placement::{
+    Address, ClusterName, ClusterView, Etcd, GroupPlan, Joined, Node, RawValue, Remembered, Seen, StaleError,
+    accepts,
+};
 use replica::{Base, Configuration};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::runtime::Handle;
-use tokio::task::block_in_place;
+use tokio::task::{AbortHandle, block_in_place};
+use tokio::time::MissedTickBehavior;
 use units::block_on;
 
 use crate::error::{Error, Result};
@@ -24,6 +29,9 @@ use crate::state::{Belonging, NodeState, StoredValue};
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The pause between two looks who leads the groups here.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
+/// What a process wrote last about the leader of each group, or is writing. What could not be written is not there.
+pub(crate) type Written = Arc<Mutex<BTreeMap<GroupId, Seen>>>;
 
 /// The part of a process that speaks with etcd. Requests of clients never wait for it.
 pub(crate) struct Agreement {
@@ -39,7 +47,7 @@ pub(crate) struct Agreement {
     pub stored: BTreeMap<GroupId, StoredGroup>,
     pub network: Option<Arc<Network>>,
     /// What this process wrote last about the leader of each group.
-    pub written: BTreeMap<GroupId, Seen>,
+    pub written: Written,
     /// The last error of etcd, which is logged once.
     pub complaint: Option<String>,
 }
@@ -50,9 +58,9 @@ impl Agreement {
     /// # Errors
     /// An error that this process cannot go on with. Etcd that cannot be reached is none.
     pub(crate) async fn run(mut self) -> Result<()> {
-        if let Some(view) = self.stored_view()? {
+        let _looks = spawn_looks(Arc::clone(&self.members));
+        if let Some(view) = stored_view(&self.state, &self.options.cluster)? {
             self.take(&view).await?;
-            self.members.set_view(view);
         }
         let mut etcd = None;
         let mut joined: Option<Joined> = None;
@@ -76,49 +84,52 @@ impl Agreement {
                 loop {
                     tokio::select! {
                         view = &mut next => break view,
-                        _ = look.tick() => {
-                            self.members.look();
-                            write_leaders(&self.replicas, &mut self.written, &connected);
-                        }
+                        _ = look.tick() => write_leaders(&self.replicas, &self.written, &connected),
                     }
                 }
             };
             match next {
                 Ok(view) => {
-                    self.accept(&view).await?;
+                    if let Err(error) = self.accept(&view).await {
+                        self.go_on_without(error)?;
+                        continue;
+                    }
+                    self.members.set_view(view);
                     if joined.is_none() {
                         joined = self.join(&connected).await?;
                     }
-                    self.members.set_view(view);
                 }
                 Err(error) => self.wait_out(error).await,
             }
         }
     }
 
-    /// Waits after an error of etcd, and looks who leads meanwhile. The groups go on with what is known.
+    /// Waits after an error of etcd. The groups go on with what is known.
     async fn wait_out(&mut self, error: placement::Error) {
-        let text = error.to_string();
+        self.complain(error.to_string());
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+
+    /// Logs an error unless it was the last one.
+    fn complain(&mut self, text: String) {
         if self.complaint.as_ref() != Some(&text) {
             tracing::warn!("{text}");
             self.complaint = Some(text);
         }
-        for _ in 0..RETRY_PAUSE.as_millis() / LOOK_PAUSE.as_millis().max(1) {
-            tokio::time::sleep(LOOK_PAUSE).await;
-            self.members.look();
-        }
     }
 
-    /// What etcd held when this node heard of it last, if it ever did.
-    fn stored_view(&self) -> Result<Option<ClusterView>> {
-        let Some(Belonging { remembered, values, .. }) = &self.state.belonging else { return Ok(None) };
-        let raw = values.iter().map(|stored| RawValue {
-            key: &stored.key,
-            value: &stored.value,
-            changed: stored.changed,
-        });
-        let view = ClusterView::decode(&self.options.cluster, remembered.revision, raw);
-        view.map_err(|error| Error::State(error.to_string()))
+    /// Goes on with what is known where etcd was restored from an old backup: what it holds is refused until an operator raises the cluster's epoch.
+    ///
+    /// # Errors
+    /// Any other error.
+    fn go_on_without(&mut self, error: Error) -> Result<()> {
+        match error {
+            Error::Stale(stale) | Error::Placement(placement::Error::Stale(stale)) if is_old(stale) => {
+                self.complain(format!("{stale}; this node goes on with what it knows"));
+                Ok(())
+            }
+            other => Err(other),
+        }
     }
 
     /// Takes a view of etcd: refuses that of another cluster, or an old one; makes it durable, and creates the replicas that are new.
@@ -165,7 +176,10 @@ impl Agreement {
         };
         for (id, node) in view.nodes.iter().filter(|(id, _)| **id != me) {
             if let Some(address) = resolve(&node.peer).await {
-                network.set_node(peers::NodeId(id.0), address)?;
+                // One node that joined with an unfit address must not end the others.
+                if let Err(error) = network.set_node(peers::NodeId(id.0), address) {
+                    tracing::warn!(%error, node = %id, "nothing is sent to a node");
+                }
             }
         }
         for (group, want) in &view.want {
@@ -211,7 +225,8 @@ impl Agreement {
         Ok(())
     }
 
-    async fn join(&self, etcd: &Etcd) -> Result<Option<Joined>> {
+    /// Registers the node in etcd, and waits out an etcd that does not answer. `None`: etcd was restored from an old backup.
+    async fn join(&mut self, etcd: &Etcd) -> Result<Option<Joined>> {
         let peer = self.network.as_ref().map_or(self.options.peer, |network| network.address());
         let peer =
             Address::parse(&peer.to_string()).map_err(|why| Error::Setting(format!("--peer: {why}")))?;
@@ -223,19 +238,66 @@ impl Agreement {
             starts: self.state.starts,
         };
         let remembered = self.state.belonging.as_ref().map(|belonging| belonging.remembered);
-        match etcd.join(self.state.node, &node, self.options.node_ttl, remembered.as_ref()).await {
-            Ok(joined) => Ok(Some(joined)),
-            Err(error) if error.kind() == placement::ErrorKind::Retry => {
-                tracing::info!(%error, "joining the cluster is tried again");
-                Ok(None)
+        loop {
+            let tried = etcd.join(self.state.node, &node, self.options.node_ttl, remembered.as_ref()).await;
+            match tried {
+                Ok(joined) => return Ok(Some(joined)),
+                Err(error) if passes(error.kind()) => self.wait_out(error).await,
+                Err(error) => return self.go_on_without(error.into()).map(|()| None),
             }
-            Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Writes to etcd who leads the groups that this process leads, where that is new. Nothing waits for it.
-fn write_leaders(replicas: &Replicas, written: &mut BTreeMap<GroupId, Seen>, etcd: &Etcd) {
+/// True for an error that ends by itself: etcd does not answer, or other processes were faster.
+fn passes(kind: placement::ErrorKind) -> bool {
+    matches!(kind, placement::ErrorKind::Retry | placement::ErrorKind::Conflict)
+}
+
+/// True if etcd holds an older state of the node's own cluster.
+fn is_old(stale: StaleError) -> bool {
+    matches!(stale, StaleError::OldEpoch { .. } | StaleError::OldRevision { .. })
+}
+
+/// What etcd held when the node heard of it last, if it ever did.
+///
+/// # Errors
+/// `State`: the values are none that this version wrote.
+pub(crate) fn stored_view(state: &NodeState, cluster: &ClusterName) -> Result<Option<ClusterView>> {
+    let Some(Belonging { remembered, values, .. }) = &state.belonging else { return Ok(None) };
+    let raw = values.iter().map(|stored| RawValue {
+        key: &stored.key,
+        value: &stored.value,
+        changed: stored.changed,
+    });
+    let view = ClusterView::decode(cluster, remembered.revision, raw);
+    view.map_err(|error| Error::State(error.to_string()))
+}
+
+/// A task that ends when this is dropped.
+struct Looks(AbortHandle);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Looks again and again who leads the groups here: in a task of its own, since each step of what is agreed on may wait for etcd, for the names of nodes, or for the drive.
+fn spawn_looks(members: Arc<Members>) -> Looks {
+    let looks = tokio::spawn(async move {
+        let mut look = tokio::time::interval(LOOK_PAUSE);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            members.look();
+        }
+    });
+    Looks(looks.abort_handle())
+}
+
+/// Writes to etcd who leads the groups that this process leads, where that is new or was not written for an error. Nothing waits for it.
+fn write_leaders(replicas: &Replicas, written: &Written, etcd: &Etcd) {
     for local in replicas.all() {
         let place = local.group.place();
         let seen = local.group.with_replica(|replica| {
@@ -248,15 +310,23 @@ fn write_leaders(replicas: &Replicas, written: &mut BTreeMap<GroupId, Seen>, etc
                 leader: Some(place.replica),
             })
         });
-        let Some(seen) = seen.filter(|seen| written.get(&place.group) != Some(seen)) else { continue };
-        written.insert(place.group, seen.clone());
+        let Some(seen) = seen.filter(|seen| written.lock().get(&place.group) != Some(seen)) else { continue };
         let Ok(number) = u32::try_from(place.group.0) else { continue };
-        let etcd = etcd.clone();
+        written.lock().insert(place.group, seen.clone());
+        let (etcd, written) = (etcd.clone(), Arc::clone(written));
         tokio::spawn(async move {
-            if let Err(error) = etcd.write_seen(placement::GroupId(number), &seen).await {
-                tracing::warn!(%error, group = number, "etcd does not know who leads");
-            }
+            let Err(error) = etcd.write_seen(placement::GroupId(number), &seen).await else { return };
+            tracing::debug!(%error, group = number, "etcd does not know who leads");
+            tokio::time::sleep(RETRY_PAUSE).await;
+            forget_unwritten(&mut written.lock(), place.group, &seen);
         });
+    }
+}
+
+/// Has a value written again, unless a later one is being written.
+fn forget_unwritten(written: &mut BTreeMap<GroupId, Seen>, group: GroupId, seen: &Seen) {
+    if written.get(&group) == Some(seen) {
+        written.remove(&group);
     }
 }
 
@@ -275,5 +345,37 @@ async fn resolve(address: &Address) -> Option<SocketAddr> {
             tracing::warn!(%error, host = address.host(), "the address of a node is not known");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::{ClusterId, Epoch, Revision};
+    use replica::{Index, ReplicaId, Role, Term};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_that_was_not_written_is_written_again_unless_a_later_one_is() {
+        let seen = |term| Seen {
+            configuration: Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]),
+            index: Index(1),
+            term: Term(term),
+            leader: Some(ReplicaId(1)),
+        };
+        let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
+        forget_unwritten(&mut written, GroupId(3), &seen(6));
+        assert_eq!(written.get(&GroupId(3)), Some(&seen(7)));
+        forget_unwritten(&mut written, GroupId(3), &seen(7));
+        assert!(written.is_empty());
+    }
+
+    #[test]
+    fn a_restored_etcd_is_old_and_another_cluster_is_not() {
+        let (one, other) = (ClusterId(Uuid::from_u128(1)), ClusterId(Uuid::from_u128(2)));
+        assert!(is_old(StaleError::OldEpoch { remembered: Epoch(2), found: Epoch(1) }));
+        assert!(is_old(StaleError::OldRevision { remembered: Revision(2), found: Revision(1) }));
+        assert!(!is_old(StaleError::OtherCluster { remembered: one, found: other }));
     }
 }

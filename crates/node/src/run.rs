@@ -1,6 +1,5 @@
 //! Starts a process of a cluster, serves its clients, and ends it.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use server::Server;
 use shard::GroupOptions;
 use units::{Driver, RealDriver, block_on};
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, stored_view};
 use crate::error::{Error, Result};
 use crate::members::Members;
 use crate::options::NodeOptions;
@@ -52,6 +51,10 @@ pub fn run(options: NodeOptions) -> Result<()> {
     let (replicas, stored) = Replicas::open(&fs, replica_options)?;
     let replicas = Arc::new(replicas);
     let members = Arc::new(Members::new(state.node, Arc::clone(&replicas)));
+    // A client that asks for the slots before its first answer would believe that there are none.
+    if let Some(view) = stored_view(&state, &options.cluster)? {
+        members.set_view(view);
+    }
     let cluster = Arc::clone(&members) as Arc<dyn server::cluster::Cluster>;
     let server =
         Server::start_in_cluster(cluster, Arc::clone(&driver), Some(fs.clone()), options.serve.clone())?;
@@ -72,7 +75,7 @@ pub fn run(options: NodeOptions) -> Result<()> {
         state,
         stored,
         network: None,
-        written: BTreeMap::new(),
+        written: Arc::default(),
         complaint: None,
     };
     let stopper = server.stopper();
