@@ -224,7 +224,6 @@ class Partitions:
             for node in machines.nodes:
                 node.start()
             for node, times in zip(machines.nodes, ready):
-                # The program writes the line to its log and to its standard output, both of which are one file here.
                 node.wait_until_ready(times + 1)
             mounted = time.monotonic()
             served = self._until_served(mounted)
