@@ -16,11 +16,11 @@ prefix=furrow-$$
 # Built already: FURROW names the program.
 program=${FURROW:-$(scripts/build.sh)/furrow}
 work=$(mktemp -d)
-# What is left where the program below was killed.
+# What is left where the program below was killed. It removes the namespaces itself where it was told to end.
 cleanup() {
   local namespace
   for namespace in $(ip netns list | awk -v prefix="$prefix-" 'index($1, prefix) == 1 { print $1 }'); do
-    ip netns del "$namespace"
+    ip netns del "$namespace" 2>/dev/null || true
   done
   rm -rf "$work"
 }

@@ -48,7 +48,7 @@ pub(crate) struct Agreement {
     pub network: Option<Arc<Network>>,
     /// What this process wrote last about the leader of each group.
     pub written: Written,
-    /// The last error of etcd, which is logged once.
+    /// The last error of etcd since it answered, which is logged once.
     pub complaint: Option<String>,
 }
 
@@ -93,6 +93,9 @@ impl Agreement {
                     if let Err(error) = self.accept(&view).await {
                         self.go_on_without(error)?;
                         continue;
+                    }
+                    if self.complaint.take().is_some() {
+                        tracing::info!("etcd is followed again");
                     }
                     self.members.set_view(view);
                     if joined.is_none() {
