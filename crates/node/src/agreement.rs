@@ -9,13 +9,14 @@ use fs::Fs;
 use parking_lot::Mutex;
 use peers::{Network, NetworkOptions};
 use placement::{
-    Address, ClusterView, Etcd, GroupPlan, Joined, JoinedState, Node, RawValue, Remembered, Seen, StaleError,
-    accepts,
+    Address, ClusterName, ClusterView, Etcd, GroupPlan, Joined, JoinedState, Node, RawValue, Remembered,
+    Seen, StaleError, accepts,
 };
 use replica::{Base, Configuration};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::runtime::Handle;
-use tokio::task::block_in_place;
+use tokio::task::{AbortHandle, block_in_place};
+use tokio::time::MissedTickBehavior;
 use units::block_on;
 
 use crate::error::{Error, Result};
@@ -59,9 +60,9 @@ impl Agreement {
     /// # Errors
     /// An error that this process cannot go on with: settings, a drive of another cluster, another process that is this node.
     pub(crate) async fn run(mut self) -> Result<()> {
-        if let Some(view) = self.stored_view()? {
+        let _updates = update_members(Arc::clone(&self.members));
+        if let Some(view) = stored_view(&self.state, &self.options.cluster)? {
             self.take(&view).await?;
-            self.members.set_view(view);
         }
         let etcd = self.connect().await?;
         let mut views = etcd.watch();
@@ -98,18 +99,14 @@ impl Agreement {
                 Err(error) if error.kind() == placement::ErrorKind::Retry => self.complain(&error),
                 Err(error) => return Err(error.into()),
             }
-            for _ in 0..LOOKS_BETWEEN_ATTEMPTS {
-                tokio::time::sleep(LOOK_PAUSE).await;
-                self.members.update();
-            }
+            tokio::time::sleep(LOOKS_BETWEEN_ATTEMPTS * LOOK_PAUSE).await;
         }
     }
 
-    /// Looks who leads the groups here, for half a second, or until a process is known to be this node too.
+    /// Tells etcd who leads the groups here, for half a second, or until a process is known to be this node too.
     async fn look(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
         for _ in 0..LOOKS_BETWEEN_ATTEMPTS {
             tokio::time::sleep(LOOK_PAUSE).await;
-            self.members.update();
             self.leaders.write(&self.replicas, etcd);
             self.log_ended();
             if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. })) {
@@ -137,18 +134,6 @@ impl Agreement {
                 tracing::error!(%group, "the replica has ended until the process starts again: {why}");
             }
         }
-    }
-
-    /// The view of etcd that lies on the drive, if there is one.
-    fn stored_view(&self) -> Result<Option<ClusterView>> {
-        let Some(Belonging { remembered, values, .. }) = &self.state.belonging else { return Ok(None) };
-        let raw = values.iter().map(|stored| RawValue {
-            key: &stored.key,
-            value: &stored.value,
-            changed: stored.changed,
-        });
-        let view = ClusterView::decode(&self.options.cluster, remembered.revision, raw);
-        view.map_err(|error| Error::State(error.to_string()))
     }
 
     /// Takes a view of etcd: makes it durable, and creates the replicas that are new. A view of an old backup is refused, and nothing changes.
@@ -320,6 +305,43 @@ impl Agreement {
     }
 }
 
+/// The view of etcd that lies on the drive, if there is one.
+///
+/// # Errors
+/// `State`: the values are none that this version wrote.
+pub(crate) fn stored_view(state: &NodeState, cluster: &ClusterName) -> Result<Option<ClusterView>> {
+    let Some(Belonging { remembered, values, .. }) = &state.belonging else { return Ok(None) };
+    let raw = values.iter().map(|stored| RawValue {
+        key: &stored.key,
+        value: &stored.value,
+        changed: stored.changed,
+    });
+    let view = ClusterView::decode(cluster, remembered.revision, raw);
+    view.map_err(|error| Error::State(error.to_string()))
+}
+
+/// A task that ends when this is dropped.
+struct Updates(AbortHandle);
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Has the members updated again and again: in a task of its own, since each step of what is agreed on may wait for etcd, for the names of nodes, or for the drive.
+fn update_members(members: Arc<Members>) -> Updates {
+    let updates = tokio::spawn(async move {
+        let mut tick = tokio::time::interval(LOOK_PAUSE);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            members.update();
+        }
+    });
+    Updates(updates.abort_handle())
+}
+
 /// True for a plan of the replicas that a group has first: none of them has taken the place of another.
 fn is_first(plan: &GroupPlan) -> bool {
     plan.last_replica().0 == plan.members().len() as u64
@@ -356,13 +378,17 @@ impl Leaders {
                 if let Err(error) = etcd.write_seen(place.group, &seen).await {
                     tracing::warn!(%error, group = %place.group, "etcd does not know who leads");
                     tokio::time::sleep(WRITE_PAUSE).await;
-                    let mut written = written.lock();
-                    if written.get(&place.group) == Some(&seen) {
-                        written.remove(&place.group);
-                    }
+                    forget_unwritten(&mut written.lock(), place.group, &seen);
                 }
             });
         }
+    }
+}
+
+/// Has a value written again, unless a later one is being written.
+fn forget_unwritten(written: &mut BTreeMap<GroupId, Seen>, group: GroupId, seen: &Seen) {
+    if written.get(&group) == Some(seen) {
+        written.remove(&group);
     }
 }
 
@@ -381,5 +407,46 @@ async fn resolve(address: &Address) -> Option<SocketAddr> {
             tracing::warn!(%error, host = address.host(), "the address of a node is not known");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::Member;
+    use replica::{Index, NodeId, ReplicaId, Role, Term};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_that_was_not_written_is_written_again_unless_a_later_one_is() {
+        let seen = |term| Seen {
+            configuration: Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]),
+            index: Index(1),
+            term: Term(term),
+            leader: Some(ReplicaId(1)),
+        };
+        let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
+        forget_unwritten(&mut written, GroupId(3), &seen(6));
+        assert_eq!(written.get(&GroupId(3)), Some(&seen(7)));
+        forget_unwritten(&mut written, GroupId(3), &seen(7));
+        assert!(written.is_empty());
+    }
+
+    #[test]
+    fn a_plan_with_a_replacement_makes_no_group() {
+        let plan = |last: u64| {
+            let numbers = [1, 2, last];
+            let roles = [Role::Witness, Role::Backup, Role::Witness];
+            let member = |(number, role): (u64, Role)| Member {
+                replica: ReplicaId(number),
+                node: NodeId(Uuid::from_u128(number.into())),
+                role,
+            };
+            let members = numbers.into_iter().zip(roles).map(member).collect();
+            GroupPlan::new(members, ReplicaId(1), ReplicaId(last)).unwrap()
+        };
+        assert!(is_first(&plan(3)));
+        assert!(!is_first(&plan(4)));
     }
 }

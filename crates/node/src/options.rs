@@ -63,9 +63,63 @@ impl NodeOptions {
         if !self.serve.durability.is_sync() {
             return Err(Error::Setting("a cluster is always --durability sync: leave the option out".into()));
         }
+        if self.tls.is_none() && !self.peer.ip().is_loopback() {
+            return Err(Error::Setting(format!(
+                "--peer {} is reached from other machines, by TLS only: give --peer-certificate, --peer-key and \
+                 --peer-authority",
+                self.peer
+            )));
+        }
+        if self.peer.ip().is_unspecified() {
+            return Err(Error::Setting(format!(
+                "--peer {} means every interface of a machine: name the one that other processes connect to",
+                self.peer
+            )));
+        }
+        self.etcd.validate()?;
         self.settings().check().map_err(|why| Error::Setting(format!("--election-timeout: {why}")))
     }
 }
 
 /// Heartbeats in the time of an election timeout.
 const HEARTBEATS: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(peer: &str, etcd: &str) -> NodeOptions {
+        NodeOptions {
+            serve: ServeOptions { max_value: MAX_VALUE, ..ServeOptions::default() },
+            cluster: ClusterName::parse("barn").unwrap(),
+            etcd: EtcdSettings::new([etcd.to_owned()]),
+            peer: peer.parse().unwrap(),
+            tls: None,
+            announce: None,
+            offers: Offers::default(),
+            rack: Rack::parse("rack").unwrap(),
+            election_timeout: Duration::from_millis(500),
+            group_log: Bytes(64 << 20),
+            node_ttl: Duration::from_secs(10),
+        }
+    }
+
+    fn fault(options: &NodeOptions) -> String {
+        options.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_work_over_several_machines_is_refused_before_the_drive_is_touched() {
+        options("127.0.0.1:7379", "http://127.0.0.1:2379").check().unwrap();
+        let mut open = options("10.0.0.1:7379", "http://127.0.0.1:2379");
+        assert!(fault(&open).contains("--peer-certificate"), "{}", fault(&open));
+        let files = ["node.pem", "node.key", "authority.pem"].map(Into::into);
+        let [certificate, key, authority] = files;
+        open.tls = Some(TlsFiles { certificate, key, authority });
+        // The files may come later: the certificate names the node, whose name its first start gives.
+        open.check().unwrap();
+        open.peer = "0.0.0.0:7379".parse().unwrap();
+        assert!(fault(&open).contains("every interface"), "{}", fault(&open));
+        assert!(fault(&options("127.0.0.1:7379", "http://10.0.0.1:2379")).contains("use https"));
+    }
+}

@@ -11,7 +11,7 @@ use server::Server;
 use shard::GroupOptions;
 use units::{Driver, RealDriver, block_on};
 
-use crate::agreement::{Agreement, Leaders};
+use crate::agreement::{Agreement, Leaders, stored_view};
 use crate::error::{Error, Result};
 use crate::members::Members;
 use crate::options::NodeOptions;
@@ -56,6 +56,10 @@ pub fn run(options: NodeOptions) -> Result<()> {
     let (replicas, stored) = Replicas::open(&fs, replica_options)?;
     let replicas = Arc::new(replicas);
     let members = Arc::new(Members::new(state.node, Arc::clone(&replicas), options.election_timeout));
+    // A client that asks for the slots before its first answer would believe that there are none.
+    if let Some(view) = stored_view(&state, &options.cluster)? {
+        members.set_view(view);
+    }
     let cluster = Arc::clone(&members) as Arc<dyn server::cluster::Cluster>;
     let server =
         Server::start_in_cluster(cluster, Arc::clone(&driver), Some(fs.clone()), options.serve.clone())?;

@@ -49,11 +49,19 @@ impl EtcdSettings {
         }
     }
 
-    /// Checks the settings, and reads the files that they name.
+    /// Checks the settings without the files that they name, which may come later.
     ///
     /// # Errors
     /// [`Error::Endpoint`]: no endpoint, one that is no URL of the two forms, `http` and `https` together, `http` to another machine, `https` without an authority, `https` to another machine without a client certificate or
-    /// a user. [`Error::CredentialFile`].
+    /// a user.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.check().map(|_| ())
+    }
+
+    /// Checks the settings, and reads the files that they name.
+    ///
+    /// # Errors
+    /// Those of [`EtcdSettings::validate`]; [`Error::CredentialFile`].
     pub(super) fn options(&self) -> Result<ConnectOptions, Error> {
         let tls = self.check()?;
         let mut options = ConnectOptions::new()
@@ -170,6 +178,7 @@ mod tests {
         ] {
             let message = fault(&to(endpoints));
             assert!(message.contains(why), "{endpoints:?}: {message}");
+            assert_eq!(to(endpoints).validate().unwrap_err().to_string(), message);
         }
         let mut settings = to(&["https://10.0.0.1:2379"]);
         settings.authority = Some("/ca.pem".into());
