@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -85,6 +86,40 @@ def decode(text):
     return base64.b64decode(text)
 
 
+class BreakingProxy:
+    """Forwards connections to etcd, and breaks all of them once, when a node sends its sign of life."""
+
+    def __init__(self, port):
+        self.to, self.open, self.has_broken = port, [], False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            here, there = self.listener.accept()[0], socket.create_connection(("127.0.0.1", self.to))
+            self.open += [here, there]
+            for pair in ((here, there), (there, here)):
+                threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    def _carry(self, source, target):
+        ending = [source, target]
+        try:
+            while part := source.recv(1 << 16):
+                is_from_node = source.getsockname() == self.listener.getsockname()
+                if not self.has_broken and is_from_node and b"/furrow/barn/alive/" in part:
+                    self.has_broken, ending = True, list(self.open)
+                    break
+                target.sendall(part)
+        except OSError:
+            pass
+        for one in ending:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
 class Running:
     """A cluster of one group with K = 1 over one etcd, whole when it is entered."""
 
@@ -125,7 +160,7 @@ class Running:
                 told = try_ask(port, "SET", key, value)
                 if told == "+OK":
                     return told
-                if not told.startswith("-MOVED"):
+                if not told.startswith(("-MOVED", "-[Errno")):
                     reply = told
             time.sleep(0.1)
         return reply
@@ -270,7 +305,41 @@ def full_drives(furrow):
         return failures
 
 
+def joins_again(furrow):
+    """Etcd's connection breaks once while a node joins: the node joins a little later."""
+    with Running(furrow) as running:
+        backup = running.cluster.node_of(0, "backup")
+        backup.end()
+        time.sleep(12)
+        proxy = BreakingProxy(int(running.etcds.clients[0].rsplit(":", 1)[1]))
+        backup.command[backup.command.index("--join") + 1] = proxy.url
+        backup.start()
+        time.sleep(30)
+        if not proxy.has_broken:
+            return ["the connection was not broken: the check shows nothing"]
+        status = running.cluster.status()[0]
+        return [f"30 s after the node started, with its log and its drive, the status is {status}"] if status else []
+
+
+def backup_away(furrow):
+    """One backup of K = 1 is away: writes go on (issue 18, what a client sees); deletes do at least."""
+    with Running(furrow) as running:
+        running.cluster.node_of(0, "backup").kill()
+        value, failures = os.urandom(1 << 20), []
+        for number in range(80):
+            reply = running.write(f"key{number % 5}", value, seconds=1)
+            if reply != "+OK":
+                failures.append(f"after {number} MiB a write is refused with {reply}")
+                break
+        deletes = [try_ask(port, "DEL", "key0") for port in running.ports]
+        if failures and 1 not in deletes:
+            failures.append(f"DEL is refused too: {[reply for reply in deletes if 'full' in str(reply)]}")
+        return failures
+
+
 CHECKS = [
+    joins_again,
+    backup_away,
     plan_changes,
     address_off_loopback,
     older_etcd,
