@@ -257,3 +257,33 @@ fn a_read_counts_while_the_leader_is_one() {
     assert!(block_on(&**node.fs.driver(), node.engine.settle(reading)).is_err());
     cluster.close();
 }
+
+/// A heartbeat from the leader that says that more is committed than this replica's log has: its sender counts on entries that were here before, as after a copied or restored drive.
+#[test]
+fn a_commit_index_beyond_the_log_ends_no_thread() {
+    let cluster = Cluster::start();
+    cluster.ask(&["SET a 1"]);
+    let leader = cluster.leader();
+    let follower = (leader + 1) % ROLES.len();
+    let (from, term) = {
+        let group = &cluster.nodes[leader].group;
+        (group.place().replica, group.with_replica(|replica| replica.term()))
+    };
+    let to = cluster.nodes[follower].group.place().replica;
+    let raft = raft::eraftpb::Message {
+        msg_type: raft::eraftpb::MessageType::MsgHeartbeat,
+        from: from.0,
+        to: to.0,
+        term: term.0,
+        commit: 1_000_000,
+        ..Default::default()
+    };
+    let message = replica::Message { raft, sent: None, stable: replica::Index(0), is_whole: false };
+    let group = Arc::clone(&cluster.nodes[follower].group);
+    let received = std::thread::spawn(move || {
+        group.receive(from, PeerMessage::Replica(Box::new(message)));
+    });
+    assert!(received.join().is_ok(), "the message is refused in words");
+    assert_eq!(cluster.ask(&["GET a"]), [bulk("1")]);
+    cluster.close();
+}
