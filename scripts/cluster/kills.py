@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import redis as redis_library
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisError
 
@@ -44,6 +45,9 @@ class Client(threading.Thread):
                 # Whatever the library raises reaches the program. The outcome is open: the same record is written again.
                 self.errors.append(f"{type(error).__name__}: {error}")
                 time.sleep(0.02)
+                if redis_library.VERSION[0] < 5:
+                    # Debian's version knows no nodes any more once one of them is gone.
+                    redis = connect(self.ports)
 
 
 def connect(ports):
