@@ -35,7 +35,7 @@ enum ClusterCommand {
     Status(StatusArgs),
 }
 
-/// How etcd is reached, and the cluster's name there.
+/// The way to etcd, and the cluster's name there.
 #[derive(Debug, Args)]
 pub struct EtcdArgs {
     /// Etcd's URLs.

@@ -33,7 +33,7 @@ pub struct JoinArgs {
     /// Name of the rack: the roles of a group go to different ones.
     #[arg(long, value_name = "NAME", default_value = "rack", value_parser = parse_rack)]
     rack: Rack,
-    /// Where clients are told to connect to [default: the address that the server listens on]
+    /// Address that clients are told to connect to [default: the address that the server listens on]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     announce: Option<Address>,
     /// Certificate that names the node as UUID.furrow, for peers on other machines.

@@ -36,6 +36,9 @@ pub enum Error {
         /// The store's error text.
         detail: String,
     },
+    /// The log of a replicated store has no room for a write that grows it. The write did not happen.
+    #[error("{0}")]
+    LogFull(String),
     /// The store refused a write: the write did not happen and never will have. The store goes on.
     #[error("{doing}: {detail}; it did not happen, and can be tried again")]
     Refused {
@@ -92,7 +95,9 @@ impl Error {
         match self {
             Error::NoSpace(_) => ErrorKind::NoSpace,
             Error::Corrupt { .. } | Error::Version { .. } => ErrorKind::Corrupt,
-            Error::Busy(_) | Error::Refused { .. } | Error::Missing(_) => ErrorKind::Retry,
+            Error::Busy(_) | Error::Refused { .. } | Error::Missing(_) | Error::LogFull(_) => {
+                ErrorKind::Retry
+            }
             Error::NotLeader(_) => ErrorKind::Elsewhere,
             Error::Open(_) => ErrorKind::Open,
             Error::Store { .. } | Error::Unknown { .. } | Error::Closed => ErrorKind::Fatal,
@@ -101,9 +106,12 @@ impl Error {
 
     /// The text of the error reply for a client.
     pub(crate) fn to_client(&self) -> String {
+        if let Error::LogFull(_) = self {
+            return format!("OOM {self}; deletes are taken");
+        }
         match self.kind() {
             ErrorKind::NoSpace => {
-                format!("ERR {self}; delete keys, or give the server a larger drive, then try again")
+                format!("OOM {self}; delete keys, or give the server a larger drive, then try again")
             }
             ErrorKind::Fatal => {
                 format!("MISCONF {self}; the server takes no writes until it is restarted; see its log")

@@ -60,7 +60,7 @@ pub trait Store: Send + Sync + Debug {
         Ok(View::default())
     }
 
-    /// Whether everything that was read in `view` was current until now, so that clients may be told. `None` if it was.
+    /// Confirms that everything that was read in `view` was current until now, so that clients may be told. `None` if that is certain already.
     fn confirm(&self, _view: View) -> Option<Writing<'_>> {
         None
     }

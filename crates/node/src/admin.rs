@@ -1,4 +1,4 @@
-//! What an operator asks of a cluster, by etcd: to create it, and how it is.
+//! An operator's requests about a cluster, by etcd: its creation and its state.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct NewCluster {
     pub wait: Duration,
 }
 
-/// How a group is, by what etcd holds.
+/// The state of a group, as etcd has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupStatus {
     /// The group's number.
@@ -39,7 +39,7 @@ pub struct GroupStatus {
     pub replicas: Vec<ReplicaStatus>,
 }
 
-/// A replica, by what etcd holds.
+/// A replica, as etcd has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaStatus {
     /// The replica's number.
@@ -54,7 +54,7 @@ pub struct ReplicaStatus {
     pub is_alive: bool,
 }
 
-/// How whole a group or a cluster is.
+/// The health of a group or a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Health {
     /// Every replica's node is alive, and the group has a leader.
@@ -66,7 +66,7 @@ pub enum Health {
 }
 
 impl GroupStatus {
-    /// How whole the group is.
+    /// The group's health.
     pub fn health(&self) -> Health {
         let alive = self.replicas.iter().filter(|replica| replica.is_alive).count();
         let leads = |replica: &ReplicaStatus| replica.is_alive && Some(replica.replica) == self.leader;
@@ -169,7 +169,7 @@ async fn place_all(etcd: &Etcd, view: &ClusterView, new: &NewCluster) -> Result<
     Ok(())
 }
 
-/// How each group of a cluster is.
+/// The state of each group of a cluster.
 ///
 /// # Errors
 /// Errors of etcd; there is no such cluster.

@@ -1,4 +1,4 @@
-//! What this process agrees on with the others by etcd: it says that it is there, takes the plans of the groups, creates the replicas that it is to have, and writes who leads.
+//! This process's part in what the cluster agrees on by etcd: the process registers its node, takes the plans of the groups, creates the replicas that the node is to have, and writes who leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ pub(crate) struct Agreement {
     pub replicas: Arc<Replicas>,
     pub members: Arc<Members>,
     pub runtime: Handle,
-    /// Where clients are told to connect to.
+    /// The address that clients are told to connect to.
     pub client: Address,
     pub state: NodeState,
     /// The groups that the log held at the start, and that are not started yet.
@@ -392,7 +392,7 @@ fn forget_unwritten(written: &mut BTreeMap<GroupId, Seen>, group: GroupId, seen:
     }
 }
 
-/// What a node keeps of a view: everything but who is alive.
+/// The values of a view that a node keeps on its drive.
 fn values(view: &ClusterView, options: &NodeOptions) -> Vec<StoredValue> {
     let values = view.durable_values(&options.cluster).into_iter();
     values.map(|(key, value, changed)| StoredValue { key: key.into_bytes(), changed, value }).collect()

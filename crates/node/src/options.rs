@@ -21,17 +21,17 @@ pub struct NodeOptions {
     pub serve: ServeOptions,
     /// The cluster's name in etcd.
     pub cluster: ClusterName,
-    /// How etcd is reached.
+    /// The way to etcd.
     pub etcd: EtcdSettings,
     /// The address at which other processes reach this one.
     pub peer: SocketAddr,
     /// TLS between processes, for addresses off loopback.
     pub tls: Option<TlsFiles>,
-    /// Where clients are told to connect to; `None`: the address at which the server listens.
+    /// The address that clients are told to connect to; `None`: the address at which the server listens.
     pub announce: Option<Address>,
     /// The roles that the node takes.
     pub offers: Offers,
-    /// Where the node stands.
+    /// The node's rack.
     pub rack: Rack,
     /// The time without a leader after which a replica stands for election.
     pub election_timeout: Duration,

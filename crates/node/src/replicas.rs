@@ -165,6 +165,10 @@ impl Replicas {
             closed = closed.and(engine.close());
             group.close();
         }
+        // RocksDB must not be closed under a task that uses it.
+        for LocalGroup { group, .. } in groups.values() {
+            block_on(&*self.driver, group.finished());
+        }
         let log = block_on(&*self.driver, self.log.close());
         let tables = self.tables.close();
         closed?;

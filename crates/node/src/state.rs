@@ -50,7 +50,7 @@ pub struct Belonging {
     pub remembered: Remembered,
     /// The node's replicas. One is written here before the groups' log has it.
     pub replicas: BTreeMap<GroupId, (ReplicaId, Role)>,
-    /// What etcd held of the cluster.
+    /// The cluster's values in etcd.
     pub values: Vec<StoredValue>,
 }
 

@@ -13,13 +13,13 @@ pub enum PlaceError {
     /// A number of copies or groups outside its limits.
     #[error("{what} must be {least} to {most}, not {found}")]
     Limit {
-        /// What is counted.
+        /// The thing that is counted.
         what: &'static str,
         /// The least that is possible.
         least: u64,
         /// The most that is possible.
         most: u64,
-        /// What was asked for.
+        /// The number that was asked for.
         found: u64,
     },
     /// Fewer nodes than a group has replicas.
@@ -103,7 +103,7 @@ pub enum StaleError {
     },
 }
 
-/// What a caller can do about an [`Error`].
+/// The caller's next step after an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// Try again later: etcd did not answer, or has no majority.
@@ -125,7 +125,7 @@ pub enum Error {
     Endpoint {
         /// The endpoint as it was given.
         endpoint: String,
-        /// What is wrong, and what to do.
+        /// The fault, and its remedy, for people.
         why: String,
     },
     /// A file of credentials that cannot be used.
@@ -133,21 +133,21 @@ pub enum Error {
     CredentialFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault, for people.
         why: String,
     },
     /// Etcd did not answer in time, or has no majority. Whether a write took place is not known.
     #[error("etcd cannot be reached ({doing}): {why}")]
     Unreachable {
-        /// What was asked of etcd.
+        /// The request.
         doing: &'static str,
-        /// What the client says.
+        /// The client's error.
         why: String,
     },
     /// Etcd answered that it will not do this.
     #[error("etcd refuses ({doing}): {why}")]
     Refused {
-        /// What was asked of etcd.
+        /// The request.
         doing: &'static str,
         /// Etcd's words.
         why: String,
@@ -157,7 +157,7 @@ pub enum Error {
     Value {
         /// The key.
         key: String,
-        /// What is wrong with its value.
+        /// The fault of the value.
         error: ValueError,
     },
     /// No cluster of this name.
@@ -195,7 +195,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a caller can do.
+    /// The caller's next step.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Unreachable { .. } => ErrorKind::Retry,

@@ -69,7 +69,7 @@ impl Key {
     }
 }
 
-/// What every key of a cluster begins with. No name of a cluster has a `/`, so no cluster's keys lie among those of another one.
+/// The prefix of a cluster's keys. No name of a cluster has a `/`, so no cluster's keys lie among those of another one.
 pub(crate) fn prefix(cluster: &ClusterName) -> String {
     format!("/furrow/{cluster}/")
 }

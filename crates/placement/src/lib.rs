@@ -1,4 +1,4 @@
-//! What a whole cluster agrees on, in etcd: its nodes, the members that each group is to have, the slots of its groups. Decision: ADR 0042.
+//! The things that a whole cluster agrees on, in etcd: its nodes, the members that each group is to have, the slots of its groups. Decision: ADR 0042.
 //!
 //! ```text
 //!   etcd/    the client: create, join, load, watch, compare-and-swap, election      (tokio)

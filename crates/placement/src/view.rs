@@ -41,7 +41,7 @@ pub struct Want {
 pub struct ClusterView {
     /// The revision of etcd's store at which all of this was read.
     pub revision: Revision,
-    /// What the cluster is.
+    /// The cluster's identity and numbers.
     pub meta: Meta,
     /// The nodes that ever joined and were not removed.
     pub nodes: BTreeMap<NodeId, Node>,
@@ -49,9 +49,9 @@ pub struct ClusterView {
     pub alive: BTreeMap<NodeId, Liveness>,
     /// The members that each group is to have; a group that was not placed yet has none.
     pub want: BTreeMap<GroupId, Want>,
-    /// What the groups' logs say; a group that was never led has none.
+    /// The members by the groups' logs; a group that was never led has none.
     pub seen: BTreeMap<GroupId, Seen>,
-    /// Which group has which slots.
+    /// The groups' slots.
     pub slots: SlotMap,
     /// The node that is elected to place and replace.
     pub placer: Option<NodeId>,
@@ -63,7 +63,7 @@ pub struct ClusterView {
 pub struct KeyError {
     /// The key.
     pub key: String,
-    /// What is wrong with its value.
+    /// The fault of the value.
     pub error: ValueError,
 }
 

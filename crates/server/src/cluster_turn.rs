@@ -22,7 +22,7 @@ use replica::GroupId;
 /// unable to confirm for a moment that its replica leads.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What one turn of a connection in a cluster needs.
+/// The parts that one turn of a connection in a cluster uses.
 pub(crate) struct ClusterTurn<'a> {
     pub shared: &'a Shared,
     pub engines: &'a ClusterEngines,

@@ -97,7 +97,7 @@ pub struct ServeOptions {
     /// Milliseconds, from the arrival of a command, for which a server of a cluster keeps it while its group has no leader.
     /// Default: 2000.
     pub hold_ms: u64,
-    /// How far in milliseconds a backup may be behind the leader to answer reads of clients in READONLY mode. Default: 1000.
+    /// The time in milliseconds by which a backup may be behind the leader to answer reads of clients in READONLY mode. Default: 1000.
     pub stale_limit_ms: u64,
     /// Bytes of RocksDB's block cache. Default: 64 MiB.
     pub block_cache: usize,

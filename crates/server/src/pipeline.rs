@@ -49,7 +49,7 @@ pub(crate) struct Pipeline {
     shared: Arc<Shared>,
     requests: Requests,
     resolved: Vec<Resolved>,
-    /// What all commands need of the engine.
+    /// The needs of all commands.
     needs: Needs,
     turn: Turn,
     /// Index of the next command to run, before this turn and after it.
@@ -132,12 +132,12 @@ impl Pipeline {
         last
     }
 
-    /// What the commands of the turn need of the engine.
+    /// The needs of the turn's commands.
     pub fn needs(&self) -> Needs {
         self.turn.needs
     }
 
-    /// What all commands of the pipeline need of the engine.
+    /// The needs of all commands of the pipeline.
     pub fn all_needs(&self) -> Needs {
         self.needs
     }

@@ -19,7 +19,7 @@ use replica::GroupId;
 /// than at 16.
 pub(crate) const TURN_COMMANDS_MAX: usize = 16;
 
-/// What is done with a command of a turn.
+/// The treatment of a command of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// The command runs.
@@ -45,7 +45,7 @@ pub(crate) enum Gathering {
     GetKeysInSlot(u16, usize),
 }
 
-/// Where a turn runs.
+/// The place where a turn runs.
 #[derive(Debug)]
 pub(crate) enum Place {
     /// The turn needs no data.
@@ -65,7 +65,7 @@ pub(crate) enum Place {
 pub(crate) struct Turn {
     /// Index in the pipeline after the turn's last command.
     pub end: usize,
-    /// What the turn's commands need of the engine.
+    /// The turn's needs of the engine.
     pub needs: Needs,
     /// The verdict on each command; none where all commands run.
     verdicts: Vec<Verdict>,
@@ -155,7 +155,7 @@ impl Planner<'_> {
         (turn, place)
     }
 
-    /// What a command that is not queued needs of the engine.
+    /// The needs of a command that is not queued.
     fn needs(&self, resolved: Resolved) -> Needs {
         // EXEC needs a writer, which holds the claims on the keys, also to read them all in one state.
         if resolved.is_exec() { Needs::Writes } else { resolved.needs() }

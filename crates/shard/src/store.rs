@@ -40,7 +40,8 @@ impl GroupStore {
         match refused {
             Refused::NotLeader(_) => Error::NotLeader(format!("{group}: {refused}")),
             Refused::Unknown => Error::Open(format!("{group}: {refused}")),
-            Refused::Full | Refused::TooLong(_) => {
+            Refused::Full => Error::LogFull(format!("{group}: {refused}")),
+            Refused::TooLong(_) => {
                 Error::Refused { doing: "writing to the group's log", detail: format!("{group}: {refused}") }
             }
             Refused::NoCopy => Error::Missing(format!("{group}: {refused}")),

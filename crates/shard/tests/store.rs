@@ -38,6 +38,8 @@ impl Peers for Channel {
 
 struct Node {
     fs: Fs,
+    db: Arc<TablesDb>,
+    log: Arc<GroupsLog>,
     group: Arc<Group>,
     engine: Engine,
 }
@@ -102,13 +104,14 @@ impl Cluster {
     }
 
     fn close(self) {
-        for Node { fs, group, engine } in self.nodes {
+        for Node { fs, db, log, group, engine } in self.nodes {
             engine.close().expect("closes");
             group.close();
-            drop(group);
             let driver = Arc::clone(fs.driver());
-            // Tasks of the replica may hold files for a moment.
-            let _busy = block_on(&*driver, fs.unmount());
+            block_on(&*driver, group.finished());
+            db.close().expect("closes");
+            block_on(&*driver, log.close()).expect("closes");
+            block_on(&*driver, fs.unmount()).expect("unmounts");
         }
     }
 }
@@ -123,6 +126,7 @@ impl Node {
         let fs = block_on(&*driver, Fs::mount(device, &MountOptions::default())).expect("mounts");
         let (log, _) =
             block_on(&*driver, GroupsLog::open(&fs, "/groups", &GroupsLogOptions::default())).expect("opens");
+        let log = Arc::new(log);
         let members = (1..).map(ReplicaId).zip(ROLES);
         let stored = StoredGroup::new(Base::first(Configuration::new(members), ReplicaId(1)));
         block_on(&*driver, log.write(GROUP, &Change::State(stored.clone()))).expect("writes");
@@ -136,10 +140,10 @@ impl Node {
         };
         let options = GroupOptions { settings, ..GroupOptions::default() };
         let parts =
-            Parts { driver: Arc::clone(&driver), log: Arc::new(log), tables: Arc::clone(&tables), peers };
+            Parts { driver: Arc::clone(&driver), log: Arc::clone(&log), tables: Arc::clone(&tables), peers };
         let group = Group::start(place, &options, parts, stored).expect("starts");
         let store: Arc<dyn Store> = Arc::new(GroupStore::new(Arc::clone(&group), tables));
-        Node { fs, group, engine: Engine::start(store, driver, EngineOptions::default()) }
+        Node { fs, db, log, group, engine: Engine::start(store, driver, EngineOptions::default()) }
     }
 }
 

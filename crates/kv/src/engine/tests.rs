@@ -189,7 +189,7 @@ fn a_full_drive_refuses_the_writer_alone_and_deletes_free_room() {
     let engine = engine(&store, EngineOptions::default());
     assert_eq!(text(&ask(&engine, &["SET a 0123456789012345678901234567890123456789"])[0]), "OK");
     let replies = ask(&engine, &["SET b 0123456789012345678901234567890123456789", "GET a", "PTTL a"]);
-    assert!(text(&replies[0]).starts_with("ERR no space left on the device"), "{replies:?}");
+    assert!(text(&replies[0]).starts_with("OOM no space left on the device"), "{replies:?}");
     assert!(text(&replies[0]).contains("delete keys"), "{replies:?}");
     assert_eq!(replies[2], Reply::Integer(-1));
     assert!(matches!(&replies[1], Reply::Bulk(value) if value.len() == 40));
@@ -224,7 +224,7 @@ fn the_reserve_is_kept_for_deletes() {
     let engine = Engine::start(store, day.clone(), EngineOptions::default());
     assert_eq!(text(&ask(&engine, &["SET a 01234567890123456789012345678901234567890123"])[0]), "OK");
     day.advance_day(ROOM_AGE_MS);
-    assert!(text(&ask(&engine, &["SET b 1"])[0]).starts_with("ERR no space left"));
+    assert!(text(&ask(&engine, &["SET b 1"])[0]).starts_with("OOM no space left"));
     assert_eq!(ask(&engine, &["DEL a"]), [Reply::Integer(1)]);
     day.advance_day(ROOM_AGE_MS);
     assert_eq!(text(&ask(&engine, &["SET b 1"])[0]), "OK");

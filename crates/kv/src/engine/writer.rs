@@ -42,7 +42,7 @@ struct RunGroup<'a> {
     refusal: Option<Refusal>,
 }
 
-/// What is to be done with a group whose pipelines have run.
+/// The next step of a group whose pipelines have run.
 enum Next<'a> {
     /// The group's batch is being written.
     Write(Writing<'a>),

@@ -117,7 +117,7 @@ fn fill(wal: WalMode) {
         match &ask(&engine, &[&format!("SET key:{n} {}", value(n))])[0] {
             Reply::Simple(_) => {}
             Reply::Error(text) => {
-                assert!(text.starts_with("ERR no space left on the device"), "{text}");
+                assert!(text.starts_with("OOM no space left on the device"), "{text}");
                 full = Some(n);
                 break;
             }

@@ -21,10 +21,10 @@ use replica::GroupId;
 /// The longest answer that is read, in bytes: about ten times what a cluster of 1,024 groups and as many nodes has.
 const MAX_ANSWER: usize = 32 << 20;
 
-/// How often a change is tried that other processes' changes are in the way of.
+/// Attempts of a change that other processes' changes get in the way of.
 const MAX_TRIES: usize = 16;
 
-/// What became of a value that a leader wrote about its group.
+/// The outcome of the write of a leader's value about its group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SeenOutcome {
     /// Etcd holds the value.

@@ -21,7 +21,7 @@ use replica::NodeId;
 pub struct Elected {
     lease: Lease,
     task: JoinHandle<()>,
-    /// When the lease ends, by this process's clock, unless it is kept alive.
+    /// The end of the lease, by this process's clock, unless it is kept alive.
     lasts_until: watch::Receiver<Instant>,
     ended: Arc<AtomicBool>,
 }

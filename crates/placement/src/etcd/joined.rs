@@ -16,10 +16,10 @@ use crate::values::node::Node;
 use crate::view::ClusterView;
 use replica::NodeId;
 
-/// How often joining is tried that other nodes' changes are in the way of.
+/// Attempts to join that other nodes' changes get in the way of.
 const MAX_TRIES: usize = 16;
 
-/// What others see of a node that joined.
+/// The state of a node that joined, as others see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JoinedState {
     /// The node's lease was kept alive when etcd was asked last.
@@ -78,7 +78,7 @@ impl Etcd {
 }
 
 impl Joined {
-    /// What others see of the node.
+    /// The node's state, as others see it.
     pub fn state(&self) -> JoinedState {
         self.state.borrow().clone()
     }
@@ -108,7 +108,7 @@ impl Drop for Joined {
     }
 }
 
-/// What is needed to write a node into the cluster.
+/// The parts of a node's registration in the cluster.
 struct Registration {
     etcd: Etcd,
     id: NodeId,

@@ -1,4 +1,4 @@
-//! How etcd is reached.
+//! The way to etcd.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::credentials::{read_public, read_secret, read_user};
 use crate::address::Address;
 use crate::error::Error;
 
-/// How often an idle connection with an open stream is asked whether it lives. Etcd closes connections that ask more often than every 5 s.
+/// The time between two pings of an idle connection with an open stream. Etcd closes connections that ask more often than every 5 s.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A client certificate.
@@ -22,7 +22,7 @@ pub struct ClientCertificate {
     pub key: PathBuf,
 }
 
-/// How etcd is reached: by `http` on this machine, by `https` elsewhere.
+/// The way to etcd: by `http` on this machine, by `https` elsewhere.
 #[derive(Clone, Debug)]
 pub struct EtcdSettings {
     /// One URL or more, `http://HOST:PORT` or `https://HOST:PORT`, all of one kind: members of one etcd.
@@ -33,7 +33,7 @@ pub struct EtcdSettings {
     pub identity: Option<ClientCertificate>,
     /// A file, which only its owner may use, whose first line is `USER:PASSWORD`.
     pub user: Option<PathBuf>,
-    /// How long a request may take. 5 s suit an etcd in one building.
+    /// The longest time of a request. 5 s suit an etcd in one building.
     pub timeout: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::keys::prefix;
 use crate::view::ClusterView;
 
-/// How long changes are gathered before the cluster is loaded: many groups elect a leader where a node fails.
+/// The time for which changes are gathered before the cluster is loaded: many groups elect a leader where a node fails.
 const GATHERING: Duration = Duration::from_millis(50);
 
 /// The pause after an error.

@@ -13,7 +13,7 @@ pub struct Candidate {
     pub id: NodeId,
     /// The roles that it takes.
     pub offers: Offers,
-    /// Where it stands.
+    /// The node's rack.
     pub rack: Rack,
 }
 
@@ -24,7 +24,7 @@ impl Candidate {
     }
 }
 
-/// What a node can be in a group beside the holder of the office.
+/// The roles that a node can have in a group beside the holder of the office.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     BackupOnly,
@@ -82,7 +82,7 @@ impl Candidates {
     }
 }
 
-/// What the nodes of one group fulfil: K nodes for backups and K for witnesses beside the holder of the office, and at most `rack_limit` nodes in a rack.
+/// The conditions that the nodes of one group fulfil: K nodes for backups and K for witnesses beside the holder of the office, and at most `rack_limit` nodes in a rack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) copies: usize,

@@ -11,7 +11,7 @@ use crate::values::plan::{GroupPlan, Member};
 
 /// Places `groups` groups, each of K = `copies` backups and K + 1 witnesses, on nodes. The plans are a function of the arguments alone, whatever the order of `nodes`.
 ///
-/// What holds, each as far as those before allow:
+/// The rules of the placement, each as far as those before allow:
 /// 1. The replicas of a group are on nodes of their own that offer their roles: `backup` for a backup, `primary` or `witness` for a witness, `primary` for the preferred first primary.
 /// 2. The loss of any one rack takes as few replicas of a group as possible.
 /// 3. The numbers of offices of two nodes that can have one differ by 1 at most.

@@ -1,4 +1,4 @@
-//! Which nodes get which replicas: pure functions of the nodes and the plans so far.
+//! The choice of nodes for replicas: pure functions of the nodes and the plans so far.
 
 mod candidates;
 mod even;

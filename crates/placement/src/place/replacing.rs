@@ -10,7 +10,7 @@ use crate::values::node::Offers;
 use crate::values::plan::{GroupPlan, Member};
 use replica::{GroupId, NodeId};
 
-/// What is to be written after nodes died.
+/// The plans to be written after nodes died.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replacements {
     /// The plans that changed.

@@ -1,4 +1,4 @@
-//! That a node is alive: the value of a key `alive/UUID`, which etcd deletes when the node's lease ends.
+//! A node's sign of life: the value of a key `alive/UUID`, which etcd deletes when the node's lease ends.
 
 use serde::{Deserialize, Serialize};
 

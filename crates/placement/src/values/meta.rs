@@ -1,4 +1,4 @@
-//! What a cluster is: the value of the key `meta`.
+//! A cluster's identity and numbers: the value of the key `meta`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub const FORMAT: u32 = 1;
 /// The most copies K: a group has 2K + 1 replicas.
 pub const MAX_COPIES: usize = 7;
 
-/// What a cluster is.
+/// A cluster's identity and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
     cluster: ClusterId,
@@ -114,7 +114,7 @@ impl Meta {
     }
 }
 
-/// What a node has seen of etcd. The node keeps it on its drive, and checks with it what it finds in etcd later.
+/// The state of etcd that a node has seen. The node keeps it on its drive, and checks with it what it finds in etcd later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remembered {
     /// The cluster that the node belongs to.

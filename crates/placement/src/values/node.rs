@@ -64,15 +64,15 @@ impl Rack {
 /// A node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Where other nodes connect to.
+    /// The address for other nodes.
     pub peer: Address,
-    /// Where clients connect to.
+    /// The address for clients.
     pub client: Address,
     /// The roles that the node takes; one at least.
     pub offers: Offers,
-    /// Where the node stands.
+    /// The node's rack.
     pub rack: Rack,
-    /// How often the node has started, this time included: the node counts on its drive. From 1.
+    /// The number of the node's starts, this one included: the node counts on its drive. From 1.
     pub starts: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a group's own log says about its members: the value of a key `groups/N/seen`.
+//! A group's members by its own log: the value of a key `groups/N/seen`.
 
 use replica::{Configuration, Index, ReplicaId, Role, Term};
 use serde::{Deserialize, Serialize};

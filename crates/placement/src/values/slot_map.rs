@@ -1,4 +1,4 @@
-//! Which group has which slots: the value of the key `slots`.
+//! The groups' slots: the value of the key `slots`.
 
 use serde::{Deserialize, Serialize};
 

@@ -32,7 +32,7 @@ pub trait Cluster: Send + Sync + Debug {
     /// True if this process's replica of the group leads, and commands may run in its engine now.
     fn leads(&self, group: GroupId) -> bool;
 
-    /// How far this process's replica of a group may be behind the leader; `None` if it cannot tell.
+    /// The time by which this process's replica of a group may be behind the leader, in milliseconds; `None` if the replica cannot tell.
     fn behind_ms(&self, group: GroupId) -> Option<u64>;
 
     /// A number that changes with the topology, and with the leader of a group that this process has a replica of. The

@@ -1,4 +1,4 @@
-//! Where a command of a cluster's client runs, by the slot of its keys: a decision without I/O.
+//! The place where a command of a cluster's client runs, by the slot of its keys: a decision without I/O.
 
 use kv::{Args, SLOTS, Spec, key_slot};
 
@@ -45,7 +45,7 @@ impl KeySlots {
     }
 }
 
-/// Which replicas may run a command.
+/// The replicas that may run a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// Only the leader may run the command.
@@ -54,7 +54,7 @@ pub(crate) enum Access {
     Backup,
 }
 
-/// Where a command runs.
+/// The place where a command runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
     /// The command has no key, and needs no engine.
@@ -81,7 +81,7 @@ pub(crate) struct Router<'a> {
     pub topology: &'a Topology,
     /// This process's replicas.
     pub cluster: &'a dyn Cluster,
-    /// How far a backup may be behind the leader, in milliseconds, where it answers reads.
+    /// The time by which a backup that answers reads may be behind the leader, in milliseconds.
     pub stale_limit_ms: u64,
     /// The group whose engine has just given commands back, since its replica does not lead.
     pub gave_back: Option<GroupId>,

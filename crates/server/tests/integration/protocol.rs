@@ -313,7 +313,7 @@ fn a_full_drive_refuses_writes_while_reads_and_deletes_go_on() {
     let value = "x".repeat(900);
     assert_eq!(client.ask(&["SET", "a", &value]), ok());
     let error = client.ask(&["SET", "b", &value]).text();
-    assert!(error.starts_with("ERR no space left on the device") && error.contains("delete keys"), "{error}");
+    assert!(error.starts_with("OOM no space left on the device") && error.contains("delete keys"), "{error}");
     assert_eq!(client.line("STRLEN a"), Value::Integer(900));
     assert_eq!(client.line("DEL a"), Value::Integer(1));
     assert_eq!(client.ask(&["SET", "b", &value]), ok());

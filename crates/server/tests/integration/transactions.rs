@@ -176,7 +176,7 @@ fn a_transaction_that_the_engine_refuses_changes_nothing() {
     let large = format!("SET b {}", "x".repeat(1000));
     let replies = send_pipeline(&mut client, &["MULTI", "DEL a", &large, "EXEC", "EXISTS a b"]);
     assert!(
-        replies[3].text().starts_with("EXECABORT Transaction discarded because of: ERR no space"),
+        replies[3].text().starts_with("EXECABORT Transaction discarded because of: OOM no space"),
         "{replies:?}"
     );
     assert_eq!(replies[4], Value::Integer(1));

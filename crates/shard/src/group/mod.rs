@@ -25,7 +25,7 @@ use kv::Overlay;
 use parking_lot::Mutex;
 use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
 use units::sync::Event as Signal;
-use units::{Bytes, Driver, Instant, sleep_until};
+use units::{Bytes, Driver, Instant, Spawned, sleep_until, spawn};
 
 use self::clients::{Clients, Outcome, Reading};
 use self::log_queue::{LogQueue, Request};
@@ -118,6 +118,7 @@ pub struct Group {
     table_work: Signal,
     clock: Signal,
     applied: Signal,
+    tasks: Mutex<Vec<Spawned<()>>>,
 }
 
 struct State {
@@ -127,7 +128,7 @@ struct State {
     clients: Clients,
     /// The time until which the task "group clock" sleeps.
     sleeps_until: Instant,
-    /// How far the group is with making room in the groups' log.
+    /// The step at which the group is in making room in the groups' log.
     room: Room,
     /// Bytes that all groups had written when this one made room last.
     written: u64,
@@ -140,10 +141,13 @@ struct State {
 /// The longest batch, in bytes of keys and values. Messages between processes are a little longer at most.
 pub const MAX_COMMAND: Bytes = Bytes(12 << 20);
 
+/// One part in so many of a group's log is for batches of deletes alone.
+const DELETES_SHARE: u64 = 8;
+
 /// One part in so many of the log is written between two attempts of a group to make room.
 const ROOM_SHARE: u64 = 8;
 
-/// How far a group is with making room in the groups' log.
+/// The steps in which a group makes room in the groups' log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Room {
     /// The group makes no room.
@@ -206,12 +210,16 @@ impl Group {
             table_work: Signal::new(),
             clock: Signal::new(),
             applied: Signal::new(),
+            tasks: Mutex::default(),
         });
         let driver = &group.parts.driver;
-        driver.spawn("group log", Box::pin(Arc::clone(&group).write_log()));
-        driver.spawn("group tables", Box::pin(Arc::clone(&group).work_on_tables()));
-        driver.spawn("group values", Box::pin(Arc::clone(&group).get_all_values()));
-        driver.spawn("group clock", Box::pin(Arc::clone(&group).keep_time()));
+        let tasks = vec![
+            spawn(&**driver, "group log", Arc::clone(&group).write_log()),
+            spawn(&**driver, "group tables", Arc::clone(&group).work_on_tables()),
+            spawn(&**driver, "group values", Arc::clone(&group).get_all_values()),
+            spawn(&**driver, "group clock", Arc::clone(&group).keep_time()),
+        ];
+        *group.tasks.lock() = tasks;
         Ok(group)
     }
 
@@ -238,6 +246,14 @@ impl Group {
     /// Ends the replica: its tasks end with what they are at.
     pub fn close(&self) {
         self.end(String::new());
+    }
+
+    /// Waits until the tasks of a replica that has ended are over, at most about an election timeout: nothing uses its log and its tables afterwards.
+    pub async fn finished(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task.await;
+        }
     }
 
     /// A message from another replica of the group.
@@ -300,7 +316,7 @@ impl Group {
                 Err(Refused::NotLeader(leader))
             } else if bytes > MAX_COMMAND {
                 Err(Refused::TooLong(bytes))
-            } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.options.log.0) {
+            } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.most_log_bytes(batch)) {
                 Err(Refused::Full)
             } else {
                 let (id, ended) = state.clients.begin_command();
@@ -316,6 +332,13 @@ impl Group {
                 Err(Canceled) => Err(Refused::Ended),
             }
         }
+    }
+
+    /// Bytes of the group's log from which on a batch is refused. Batches of deletes have a part of their own: they free room elsewhere.
+    fn most_log_bytes(&self, batch: &Overlay) -> u64 {
+        let most = self.options.log.0;
+        let grows = batch.entries().any(|(_, put)| put.is_some());
+        if grows { most } else { most + most / DELETES_SHARE }
     }
 
     /// The term in which this replica leads, if its tables hold every command of earlier terms: commands may run over the tables.

@@ -92,7 +92,7 @@ pub(super) struct Node {
     media: Media,
     tables: Arc<ModelTables>,
     up: Option<Up>,
-    /// What the log holds on the drive of a node that does not run.
+    /// The contents of the log on the drive of a node that does not run.
     died: Option<StoredGroup>,
     /// The drive was lost: the node is gone for good.
     pub is_lost: bool,

@@ -200,7 +200,7 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
     let exec = Step::Exec(watches, vec!["SET a 1".into(), large]);
     let ran = receive_outcome(&submit(&engine, vec![exec]));
     assert_eq!(ran.executed, Some(true));
-    assert!(text(&ran.replies[0]).starts_with("ERR no space left"), "{:?}", ran.replies);
+    assert!(text(&ran.replies[0]).starts_with("OOM no space left"), "{:?}", ran.replies);
     engine.close().expect("closes");
 }
 
