@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock leveldb prio clients zookeeper crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array test stock leveldb prio clients cluster zookeeper crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ prio: ## only programs under prio run: PostgreSQL, redis, ZooKeeper
 
 clients: ## only stock clients of Redis Cluster against redis-server and a cluster of Furrow
 	@exec scripts/clients.sh
+
+cluster: ## only a cluster whose processes are killed in turn under load
+	@exec scripts/cluster.sh
 
 zookeeper: ## only a ZooKeeper ensemble of three under prio run, with zk turns
 	@exec scripts/zookeeper.sh
