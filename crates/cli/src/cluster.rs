@@ -39,11 +39,11 @@ enum ClusterCommand {
 #[derive(Debug, Args)]
 pub struct EtcdArgs {
     /// Etcd's URLs.
-    #[arg(long = "join", value_name = "URL,...", value_delimiter = ',', required = true)]
+    #[arg(long = "join", value_name = "URL,...", value_delimiter = ',', requires = "cluster")]
     pub endpoints: Vec<String>,
     /// The cluster's name.
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
-    pub cluster: ClusterName,
+    #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "endpoints")]
+    pub cluster: Option<ClusterName>,
     /// Certificates of the authorities that vouch for etcd's, for https.
     #[arg(long, value_name = "FILE")]
     pub etcd_authority: Option<PathBuf>,
@@ -59,15 +59,21 @@ pub struct EtcdArgs {
 }
 
 impl EtcdArgs {
-    /// The settings of etcd's client.
-    pub fn settings(&self) -> EtcdSettings {
+    /// The settings of etcd's client, and the cluster's name; `None` without `--join`.
+    pub fn cluster(&self) -> Option<(EtcdSettings, ClusterName)> {
+        let name = self.cluster.clone()?;
         let identity = self.etcd_certificate.clone().zip(self.etcd_key.clone());
-        EtcdSettings {
+        let settings = EtcdSettings {
             authority: self.etcd_authority.clone(),
             identity: identity.map(|(certificate, key)| ClientCertificate { certificate, key }),
             user: self.etcd_user.clone(),
             ..EtcdSettings::new(self.endpoints.iter().cloned())
-        }
+        };
+        Some((settings, name))
+    }
+
+    fn required(&self) -> Result<(EtcdSettings, ClusterName)> {
+        self.cluster().ok_or_else(|| Failure::usage("which cluster? give --join URL and --cluster NAME"))
     }
 }
 
@@ -111,22 +117,18 @@ pub fn run(context: &Context, args: ClusterArgs) -> Result<ExitCode> {
 }
 
 fn create(context: &Context, args: &CreateArgs) -> Result<ExitCode> {
-    let new = NewCluster {
-        name: args.etcd.cluster.clone(),
-        groups: args.groups,
-        copies: args.copies,
-        wait: args.wait,
-    };
+    let (etcd, name) = args.etcd.required()?;
+    let new = NewCluster { name: name.clone(), groups: args.groups, copies: args.copies, wait: args.wait };
     let driver = RealDriver::new();
-    let groups = admin::create(&args.etcd.settings(), &new, || driver.random())?;
-    print(context, &args.etcd.cluster, &groups)?;
+    let groups = admin::create(&etcd, &new, || driver.random())?;
+    print(context, &name, &groups)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn status(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
-    let groups = admin::status(&args.etcd.settings(), &args.etcd.cluster)
-        .map_err(|error| Failure::unknown(error.to_string()))?;
-    print(context, &args.etcd.cluster, &groups)?;
+    let (etcd, name) = args.etcd.required()?;
+    let groups = admin::status(&etcd, &name).map_err(|error| Failure::unknown(error.to_string()))?;
+    print(context, &name, &groups)?;
     Ok(match groups.iter().map(GroupStatus::health).max().unwrap_or(Health::NoQuorum) {
         Health::Whole => ExitCode::SUCCESS,
         Health::Degraded => Code::Failure.into(),

@@ -23,7 +23,7 @@ const NODE_TTL: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 pub struct JoinArgs {
     #[command(flatten)]
-    etcd: Option<EtcdArgs>,
+    etcd: EtcdArgs,
     /// Address at which the other processes of the cluster reach this one.
     #[arg(long, value_name = "ADDRESS", requires = "endpoints")]
     peer: Option<SocketAddr>,
@@ -60,7 +60,7 @@ impl JoinArgs {
         mut serve: ServeOptions,
         has_max_value: bool,
     ) -> Result<Result<NodeOptions, ServeOptions>> {
-        let Some(etcd) = self.etcd else { return Ok(Err(serve)) };
+        let Some((etcd, cluster)) = self.etcd.cluster() else { return Ok(Err(serve)) };
         let Some(peer) = self.peer else {
             return Err(Failure::usage(
                 "--join needs --peer ADDRESS, at which other processes reach this one",
@@ -73,8 +73,8 @@ impl JoinArgs {
         let tls = tls.map(|((certificate, key), authority)| TlsFiles { certificate, key, authority });
         Ok(Ok(NodeOptions {
             serve,
-            etcd: etcd.settings(),
-            cluster: etcd.cluster,
+            etcd,
+            cluster,
             peer,
             tls,
             announce: self.announce,
