@@ -16,11 +16,11 @@ prefix=furrow-$$
 # Built already: FURROW names the program.
 program=${FURROW:-$(scripts/build.sh)/furrow}
 work=$(mktemp -d)
-# What is left where the program below was killed. It removes the namespaces itself where it was told to end.
+# Removes the namespaces of a program below that was killed; one that ends removes its own.
 cleanup() {
   local namespace
   for namespace in $(ip netns list | awk -v prefix="$prefix-" 'index($1, prefix) == 1 { print $1 }'); do
-    ip netns del "$namespace" 2>/dev/null || true
+    ip netns del "$namespace" || say "the namespace $namespace is left: ip netns del $namespace"
   done
   rm -rf "$work"
 }

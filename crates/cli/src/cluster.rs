@@ -93,7 +93,7 @@ struct CreateArgs {
     /// Number of groups: each has a part of the keys, and a leader.
     #[arg(long, value_name = "N", default_value_t = 3)]
     groups: u32,
-    /// So many nodes of a group may be lost: it has 2 * COPIES + 1.
+    /// Number of a group's nodes that may be lost: each group has 2 * COPIES + 1 nodes.
     #[arg(long, value_name = "K", default_value_t = 1)]
     copies: usize,
     /// The longest wait for nodes.

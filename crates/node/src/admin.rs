@@ -61,7 +61,7 @@ pub enum Health {
     Whole,
     /// The group can serve, and lacks replicas or a leader.
     Degraded,
-    /// So many nodes are gone that the group cannot serve, or the group was not placed yet.
+    /// Half of the group's nodes or more are gone, so that the group cannot serve, or the group was not placed yet.
     NoQuorum,
 }
 

@@ -25,10 +25,10 @@ use crate::options::NodeOptions;
 use crate::replicas::Replicas;
 use crate::state::{Belonging, NodeState, StoredValue};
 
-/// The pause between two looks who leads the groups here.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// Looks between two attempts to join, and after an error of etcd.
-const LOOKS_BETWEEN_ATTEMPTS: u32 = 50;
+/// The pause between two checks of the groups' leaders.
+const CHECK_PAUSE: Duration = Duration::from_millis(10);
+/// Checks of the groups' leaders between two attempts to join, and after an error of etcd.
+const CHECKS_BETWEEN_ATTEMPTS: u32 = 50;
 /// The pause after a failed attempt to tell etcd who leads.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -73,7 +73,7 @@ impl Agreement {
             }
             let next = tokio::select! {
                 view = views.next() => Some(view),
-                () = self.look(&etcd, joined.as_ref()) => None,
+                () = self.write_leaders(&etcd, joined.as_ref()) => None,
             };
             if let Some(JoinedState::Superseded { starts }) = joined.as_ref().map(Joined::state) {
                 return Err(Error::Setting(format!(
@@ -84,7 +84,7 @@ impl Agreement {
                 Some(Ok(view)) => self.follow(view).await?,
                 Some(Err(error)) => {
                     self.complain(&error);
-                    self.look(&etcd, None).await;
+                    self.write_leaders(&etcd, None).await;
                 }
                 None => {}
             }
@@ -99,14 +99,14 @@ impl Agreement {
                 Err(error) if error.kind() == placement::ErrorKind::Retry => self.complain(&error),
                 Err(error) => return Err(error.into()),
             }
-            tokio::time::sleep(LOOKS_BETWEEN_ATTEMPTS * LOOK_PAUSE).await;
+            tokio::time::sleep(CHECKS_BETWEEN_ATTEMPTS * CHECK_PAUSE).await;
         }
     }
 
-    /// Tells etcd who leads the groups here, for half a second, or until a process is known to be this node too.
-    async fn look(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
-        for _ in 0..LOOKS_BETWEEN_ATTEMPTS {
-            tokio::time::sleep(LOOK_PAUSE).await;
+    /// Writes to etcd which groups this process leads, for half a second, or until another process has joined as this node.
+    async fn write_leaders(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
+        for _ in 0..CHECKS_BETWEEN_ATTEMPTS {
+            tokio::time::sleep(CHECK_PAUSE).await;
             self.leaders.write(&self.replicas, etcd);
             self.log_ended();
             if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. })) {
@@ -332,7 +332,7 @@ impl Drop for Updates {
 /// Has the members updated again and again: in a task of its own, since each step of what is agreed on may wait for etcd, for the names of nodes, or for the drive.
 fn update_members(members: Arc<Members>) -> Updates {
     let updates = tokio::spawn(async move {
-        let mut tick = tokio::time::interval(LOOK_PAUSE);
+        let mut tick = tokio::time::interval(CHECK_PAUSE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
@@ -359,19 +359,19 @@ impl Leaders {
     fn write(&self, replicas: &Replicas, etcd: &Etcd) {
         for local in replicas.all() {
             let place = local.group.place();
+            let known = self.written.lock().get(&place.group).map(|seen| (seen.term, seen.index));
             let seen = local.group.with_replica(|replica| {
-                let members = replica.members();
+                let (term, members) = (replica.term(), replica.members());
                 let leads = replica.leader() == Some(place.replica);
-                leads.then(|| Seen {
+                let is_new = known != Some((term, members.since()));
+                (leads && is_new).then(|| Seen {
                     configuration: members.current().clone(),
                     index: members.since(),
-                    term: replica.term(),
+                    term,
                     leader: Some(place.replica),
                 })
             });
-            let Some(seen) = seen.filter(|seen| self.written.lock().get(&place.group) != Some(seen)) else {
-                continue;
-            };
+            let Some(seen) = seen else { continue };
             self.written.lock().insert(place.group, seen.clone());
             let (etcd, written) = (etcd.clone(), Arc::clone(&self.written));
             tokio::spawn(async move {

@@ -95,12 +95,14 @@ fn decode(bytes: &[u8]) -> std::result::Result<&[u8], &'static str> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use fs::{FormatOptions, MountOptions};
     use proptest::prelude::*;
     use units::{Driver, VirtualDriver, block_on};
     use zoned::ZonedDevice;
-    use zoned::emu::{Emu, EmuOptions};
+    use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 
     use super::*;
 
@@ -118,6 +120,61 @@ mod tests {
                 assert_eq!(read_state(&fs, "/node").await.expect("reads").as_deref(), Some(contents));
             }
         });
+    }
+
+    /// The power is cut at a random time while states are written, with any outcome that the drive allows: the state is the last one that was written, or the one being written.
+    #[test]
+    fn a_power_cut_leaves_the_last_state_or_the_one_being_written() {
+        const STATES: u64 = 60;
+        let (mut during, mut between) = (0, 0);
+        for seed in 0..400 {
+            let virtual_driver = VirtualDriver::new(seed);
+            let driver: Arc<dyn Driver> = Arc::clone(&virtual_driver) as Arc<dyn Driver>;
+            let latency = Latency::all(Duration::from_micros(20));
+            let options = EmuOptions { latency, volatile_cache: seed % 4 != 0, ..EmuOptions::tiny() };
+            let emu = Emu::memory(options, Arc::clone(&driver));
+            let device = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+            let fs = block_on(&*driver, async {
+                Fs::format(&device, &FormatOptions::default()).await.expect("formats");
+                Fs::mount(device, &MountOptions::default()).await.expect("mounts")
+            });
+            let written = Arc::new(AtomicU64::new(0));
+            let count = Arc::clone(&written);
+            driver.spawn(
+                "states",
+                Box::pin(async move {
+                    for number in 1..=STATES {
+                        let contents = number.to_le_bytes().repeat(1 + usize::try_from(number * 17).unwrap());
+                        replace_state(&fs, "/node", &contents).await.expect("writes");
+                        count.store(number, Ordering::SeqCst);
+                    }
+                }),
+            );
+            let cut = driver.now().after(Duration::from_micros(driver.random() % 4_000));
+            virtual_driver.run_until(cut);
+            let written = written.load(Ordering::SeqCst);
+            let media = emu.power_cut(&mut Seeded::new(seed));
+            virtual_driver.drop_all_tasks();
+            let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+            let emu = Emu::from_media(media, "emu:cut", Latency::NONE, Arc::clone(&driver));
+            let found = block_on(&*driver, async {
+                let fs =
+                    Fs::mount(emu as Arc<dyn ZonedDevice>, &MountOptions::default()).await.expect("mounts");
+                read_state(&fs, "/node").await.expect("reads")
+            });
+            let found =
+                found.map_or(0, |contents| u64::from_le_bytes(*contents.first_chunk().expect("a number")));
+            assert!(
+                (written..=written + 1).contains(&found),
+                "seed {seed}: {found} is found, {written} were written"
+            );
+            during += u32::from(written < STATES);
+            between += u32::from(found > written);
+        }
+        assert!(
+            during > 300 && between > 0,
+            "{during} cuts before the end, {between} found the one being written"
+        );
     }
 
     #[test]

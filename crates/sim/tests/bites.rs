@@ -15,7 +15,7 @@ fn is_found(first: u64, broken_rule: BrokenRule, wanted: ClusterFailureKind) {
         panic!("{broken_rule:?} was not found in {} runs: {report:#?}", report.runs)
     };
     println!("{broken_rule:?}: run {}, {}", found.run, found.what);
-    // The same run with the rule intact shows nothing.
+    // A run that fails with the broken rule must not fail with the rule intact.
     let clean = explore_cluster(1, found.run, 1, ClusterRules::default(), false);
     assert_eq!(clean.failed(), 0, "{broken_rule:?}, with the rule intact: {clean:#?}");
 }

@@ -61,7 +61,7 @@ impl EtcdSettings {
     /// Checks the settings, and reads the files that they name.
     ///
     /// # Errors
-    /// Those of [`EtcdSettings::validate`]; [`Error::CredentialFile`].
+    /// The errors of [`EtcdSettings::validate`], and [`Error::CredentialFile`].
     pub(super) fn options(&self) -> Result<ConnectOptions, Error> {
         let tls = self.check()?;
         let mut options = ConnectOptions::new()

@@ -48,7 +48,7 @@ impl ViewWatch {
     /// The future may be dropped at any time, and loses no change.
     ///
     /// # Errors
-    /// Those of [`Etcd::load`], within its time. The caller may call again at once, as often as it likes: a pause of half a second follows an error.
+    /// The errors of [`Etcd::load`], within the time of a request. The caller may call again at once: the next call begins with a pause of half a second.
     pub async fn next(&mut self) -> Result<ClusterView, Error> {
         loop {
             if self.failed {

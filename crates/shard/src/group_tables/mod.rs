@@ -93,17 +93,6 @@ impl GroupTables {
         Ok(GroupTables { group, keys, db: Arc::clone(db), applied, state })
     }
 
-    /// Removes the tables of a group, whose replica is gone for good.
-    ///
-    /// # Errors
-    /// The database's.
-    pub fn remove(db: &TablesDb, group: GroupId) -> Result<()> {
-        let keys = GroupKeys::of(group);
-        let mut batch = WriteBatch::new();
-        batch.delete_range(&keys.state(), &keys.end());
-        db.apply(&mut batch).map(|_| ()).map_err(|why| Error::Tables { group, why })
-    }
-
     fn done<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|why| Error::Tables { group: self.group, why })
     }

@@ -72,10 +72,10 @@ proptest! {
             prop_assert_eq!(after.last_replica().0, plan.last_replica().0 + new.len() as u64);
             prop_assert_eq!(after.copies(), copies);
             let lacking = after.members().iter().filter(|member| dead.contains(&member.node)).count();
-            let told = replacements.lacking.iter().filter(|error| {
+            let errors = replacements.lacking.iter().filter(|error| {
                 matches!(error, PlaceError::NoReplacement { group: of, .. } if of == group)
             });
-            prop_assert_eq!(told.count(), lacking);
+            prop_assert_eq!(errors.count(), lacking);
             // A replica that stays on a dead node has no node that could take it.
             for member in after.members().iter().filter(|member| dead.contains(&member.node)) {
                 let takes = |offers: Offers| match member.role {
