@@ -66,15 +66,12 @@ pub struct Record {
 impl Record {
     /// The header that is stored before the value.
     pub fn header(&self) -> RecordHeader {
-        RecordHeader { expires_ms: U64::new(self.expires.0), kind: KIND_STRING }
+        self.as_ref().header()
     }
 
     /// The record's bytes as the store has them.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER_LEN + self.value.len());
-        out.extend_from_slice(self.header().as_bytes());
-        out.extend_from_slice(&self.value);
-        out
+        self.as_ref().encode()
     }
 
     /// A borrowed view of the record.
@@ -93,6 +90,19 @@ pub struct RecordRef<'a> {
 }
 
 impl<'a> RecordRef<'a> {
+    /// The header that is stored before the value.
+    pub fn header(&self) -> RecordHeader {
+        RecordHeader { expires_ms: U64::new(self.expires.0), kind: KIND_STRING }
+    }
+
+    /// The record's bytes as the store has them.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_LEN + self.value.len());
+        out.extend_from_slice(self.header().as_bytes());
+        out.extend_from_slice(self.value);
+        out
+    }
+
     /// Decodes a stored record. The decoder is total: any bytes give a record or a message.
     pub fn decode(stored: &'a [u8]) -> Result<RecordRef<'a>, String> {
         let Ok((header, value)) = RecordHeader::ref_from_prefix(stored) else {

@@ -7,7 +7,7 @@ use kv::Engine;
 use parking_lot::RwLock;
 use peers::Network;
 use placement::{ClusterView, GroupPlan};
-use replica::{GroupId, NodeId, ReplicaId, Role};
+use replica::{GroupId, NodeId, ReplicaId, Role, Term};
 use server::cluster::{Cluster, ClusterNode, NodeIndex, SlotRange, Topology};
 use tokio::sync::watch;
 
@@ -36,15 +36,24 @@ struct Known {
     /// `None` before etcd was heard.
     view: Option<ClusterView>,
     topology: Arc<Topology>,
-    /// Of each group here, whether commands may run in its engine.
-    leads: Vec<(GroupId, bool)>,
+    /// The state from which the topology was made; `None` where the view is newer.
+    made_from: Option<Observed>,
+}
+
+/// The things beside etcd's view on which the topology depends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Observed {
+    /// Of each group here: the leader, its term, and whether commands may run in this process's engine.
+    groups: Vec<(GroupId, Option<ReplicaId>, Term, bool)>,
+    /// The nodes whose connections have ended not long ago.
+    lost: Vec<NodeId>,
 }
 
 impl Members {
     /// A node that has not heard of its cluster yet.
     pub(crate) fn new(me: NodeId, replicas: Arc<Replicas>, election_timeout: Duration) -> Members {
         let topology = Topology { epoch: 0, me: NodeIndex(0), nodes: Vec::new(), ranges: Vec::new() };
-        let known = Known { view: None, topology: Arc::new(topology), leads: Vec::new() };
+        let known = Known { view: None, topology: Arc::new(topology), made_from: None };
         Members {
             me,
             replicas,
@@ -68,30 +77,42 @@ impl Members {
 
     /// Takes what etcd holds of the cluster.
     pub(crate) fn set_view(&self, view: ClusterView) {
-        self.known.write().view = Some(view);
+        {
+            let mut known = self.known.write();
+            (known.view, known.made_from) = (Some(view), None);
+        }
         self.update();
     }
 
     /// Takes in who leads the groups that this process has replicas of. To be called often: clients wait for it after the death of a leader.
     pub(crate) fn update(&self) {
-        let leads: Vec<(GroupId, bool)> = self
-            .replicas
-            .all()
-            .iter()
-            .map(|local| (local.group.place().group, local.group.view().is_ok()))
-            .collect();
+        let observed = self.observe();
         let changed = {
             let mut known = self.known.write();
-            let topology = known.view.as_ref().and_then(|view| self.topology_of(view));
-            let topology = topology.filter(|topology| *topology != *known.topology);
-            let changed = topology.is_some() || leads != known.leads;
-            known.leads = leads;
-            known.topology = topology.map_or_else(|| Arc::clone(&known.topology), Arc::new);
-            changed
+            let is_known = known.made_from.as_ref() == Some(&observed);
+            if let Some(topology) =
+                known.view.as_ref().filter(|_| !is_known).and_then(|view| self.topology_of(view))
+            {
+                known.topology = Arc::new(topology);
+            }
+            known.made_from = Some(observed);
+            !is_known
         };
         if changed {
             self.changes.send_modify(|number| *number += 1);
         }
+    }
+
+    fn observe(&self) -> Observed {
+        let groups = self.replicas.all().into_iter().map(|local| {
+            let group = local.group.place().group;
+            let (leader, term) = local.group.with_replica(|replica| (replica.leader(), replica.term()));
+            (group, leader, term, local.group.view().is_ok())
+        });
+        let groups = groups.collect();
+        let known = self.known.read();
+        let nodes = known.view.iter().flat_map(|view| view.nodes.keys());
+        Observed { groups, lost: nodes.copied().filter(|node| !self.is_there(*node)).collect() }
     }
 
     fn topology_of(&self, view: &ClusterView) -> Option<Topology> {

@@ -138,7 +138,7 @@ impl Replicas {
     /// # Errors
     /// The tables' and the replica's.
     pub(crate) fn start(&self, place: Place, stored: StoredGroup, peers: Arc<dyn Peers>) -> Result<()> {
-        let tables: Arc<dyn Tables> = Arc::new(GroupTables::open(&self.tables, place.group)?);
+        let tables: Arc<dyn Tables> = Arc::new(GroupTables::open(&self.tables, place.group, place.role)?);
         let parts = Parts {
             driver: Arc::clone(&self.driver),
             log: Arc::clone(&self.log),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fs::Fs;
 use kv::parallel_wal::WalMode;
-use kv::{Error, Overlay, Record, Room, Store, View, Visit, Writing};
+use kv::{Error, Overlay, RecordRef, Room, Store, View, Visit, Writing};
 use replica::Term;
 use units::Bytes;
 
@@ -58,8 +58,7 @@ fn tables_failed(error: &crate::Error) -> Error {
 
 /// A record as the engine's stores have it. Without its value where that is not here.
 fn stored(row: &Row) -> Vec<u8> {
-    let value = row.value.as_ref().map(|value| bytes::Bytes::copy_from_slice(value)).unwrap_or_default();
-    Record { expires: row.expires, value }.encode()
+    RecordRef { expires: row.expires, value: row.value.as_deref().unwrap_or_default() }.encode()
 }
 
 impl Store for GroupStore {

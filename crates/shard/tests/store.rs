@@ -132,7 +132,7 @@ impl Node {
         block_on(&*driver, log.write(GROUP, &Change::State(stored.clone()))).expect("writes");
         let options = TablesOptions::new(1 << 20, 8 << 20);
         let db = TablesDb::open(&fs, "/tables", &options).expect("opens");
-        let tables: Arc<dyn Tables> = Arc::new(GroupTables::open(&db, GROUP).expect("opens"));
+        let tables: Arc<dyn Tables> = Arc::new(GroupTables::open(&db, GROUP, place.role).expect("opens"));
         let settings = Settings {
             election_timeout: Duration::from_millis(400),
             heartbeat: Duration::from_millis(40),

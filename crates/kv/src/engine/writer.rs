@@ -241,7 +241,8 @@ impl Writer {
                 Next::Fetch(missing) => match self.shared.store.fetch(missing).await {
                     Err(error) if error.kind() == ErrorKind::Elsewhere => Err(error),
                     fetched => {
-                        let outcome = fetched.and(Err(Error::Missing(String::new())));
+                        let outcome = fetched
+                            .and(Err(Error::Missing("values of the group's keys were missing".into())));
                         return self.run_each(works, now_ms, &refusal, outcome).await;
                     }
                 },

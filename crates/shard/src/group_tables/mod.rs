@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use replica::Index;
+use replica::{Index, Role};
 use rocks::{Cursor, WriteBatch};
 
 use self::db::Outcome;
@@ -51,6 +51,8 @@ struct State {
 
 /// The records that have values, which a witness is told to drop some day.
 struct KeptValues {
+    /// False for a backup, which drops no value.
+    are_dropped: bool,
     /// Records that got values, by the index of their entry.
     known: BTreeSet<(Index, Vec<u8>)>,
     /// The key from which on other records may have values; `None` if none has.
@@ -59,6 +61,9 @@ struct KeptValues {
 
 impl KeptValues {
     fn note(&mut self, index: Index, key: &[u8]) {
+        if !self.are_dropped {
+            return;
+        }
         if self.known.len() >= KNOWN_VALUES {
             self.known.clear();
             self.unknown_from = Some(Vec::new());
@@ -75,11 +80,11 @@ struct Changes {
 }
 
 impl GroupTables {
-    /// The tables of a group, empty if the database has none.
+    /// The tables of a group's replica of that role, empty if the database has none.
     ///
     /// # Errors
     /// `Tables` where the database fails, or has tables of another version.
-    pub fn open(db: &Arc<TablesDb>, group: GroupId) -> Result<GroupTables> {
+    pub fn open(db: &Arc<TablesDb>, group: GroupId, role: Role) -> Result<GroupTables> {
         let keys = GroupKeys::of(group);
         let stored = db.rocks().get(&keys.state()).map_err(|error| error.to_string());
         let written = stored.and_then(|state| match state {
@@ -87,7 +92,8 @@ impl GroupTables {
             None => Ok(TablesState::default()),
         });
         let written = written.map_err(|why| Error::Tables { group, why })?;
-        let values = KeptValues { known: BTreeSet::new(), unknown_from: Some(Vec::new()) };
+        let are_dropped = role == Role::Witness;
+        let values = KeptValues { are_dropped, known: BTreeSet::new(), unknown_from: Some(Vec::new()) };
         let state = Mutex::new(State { written, sequence: 0, values });
         let applied = AtomicU64::new(written.applied.0);
         Ok(GroupTables { group, keys, db: Arc::clone(db), applied, state })

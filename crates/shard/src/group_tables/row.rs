@@ -7,7 +7,7 @@
 //!
 //! Numbers in values are little-endian. RocksDB's blocks carry checksums.
 
-use kv::{HEADER_LEN, Record, RecordRef};
+use kv::{HEADER_LEN, RecordRef};
 use replica::{Index, Term};
 use zerocopy::IntoBytes;
 
@@ -90,8 +90,9 @@ pub(super) fn encode_row(row: &Row) -> Vec<u8> {
     stored.extend(index.0.to_le_bytes());
     stored.extend(term.0.to_le_bytes());
     stored.push(if value.is_some() { WITH_VALUE } else { WITHOUT_VALUE });
-    stored.extend_from_slice(Record { expires: *expires, value: Default::default() }.header().as_bytes());
-    stored.extend_from_slice(value.as_deref().unwrap_or_default());
+    let record = RecordRef { expires: *expires, value: value.as_deref().unwrap_or_default() };
+    stored.extend_from_slice(record.header().as_bytes());
+    stored.extend_from_slice(record.value);
     stored
 }
 

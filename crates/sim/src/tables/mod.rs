@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs::{FormatOptions, Fs, MountOptions};
+use replica::Role;
 use shard::{GroupId, GroupTables, Tables as _, TablesDb};
 use units::{Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -51,7 +52,7 @@ impl Open {
         let mut options = broken.tables_options();
         (options.write_buffer, options.block_cache) = (64 << 10, 1 << 20);
         let db = TablesDb::open(&fs, PATH, &options)?;
-        let groups = (0..GROUPS).map(|group| GroupTables::open(&db, GroupId(group as u64)));
+        let groups = (0..GROUPS).map(|group| GroupTables::open(&db, GroupId(group as u64), Role::Witness));
         let groups = groups.collect::<shard::Result<Vec<GroupTables>>>()?;
         Ok(Open { fs, db, groups })
     }
