@@ -48,6 +48,9 @@ pub struct JoinArgs {
     /// Time without a leader after which another one is elected; the same on all nodes.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     election_timeout: Duration,
+    /// Time without a sign of life after which other nodes get the replicas of a node.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    replace_after: Duration,
     /// Bytes of a group's log at which the group refuses writes.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
     group_log: Bytes,
@@ -83,6 +86,7 @@ impl JoinArgs {
             election_timeout: self.election_timeout,
             group_log: self.group_log,
             node_ttl: NODE_TTL,
+            replace_after: self.replace_after,
         }))
     }
 }

@@ -1,27 +1,26 @@
-//! This process's part in what the cluster agrees on by etcd: the process registers its node, takes the plans of the groups, creates the replicas that the node is to have, and writes who leads.
+//! This process's part in what the cluster agrees on by etcd: the process registers its node, follows the plans of the groups, writes who leads, and places where it is elected to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::Fs;
-use parking_lot::Mutex;
 use peers::{Network, NetworkOptions};
 use placement::{
-    Address, ClusterName, ClusterView, Etcd, GroupPlan, Joined, JoinedState, Node, RawValue, Remembered,
-    Seen, StaleError, accepts,
+    Address, ClusterName, ClusterView, Etcd, Joined, JoinedState, Node, RawValue, Remembered, StaleError,
+    accepts,
 };
-use replica::{Base, Configuration};
-use shard::{GroupId, Peers, Place, StoredGroup};
+use shard::{GroupId, Peers};
 use tokio::runtime::Handle;
-use tokio::task::{AbortHandle, block_in_place};
+use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
-use units::block_on;
 
 use crate::error::{Error, Result};
+use crate::leaders::Leaders;
 use crate::members::Members;
 use crate::options::NodeOptions;
+use crate::placer::Placer;
+use crate::planned::Planned;
 use crate::replicas::Replicas;
 use crate::state::{Belonging, NodeState, StoredValue};
 
@@ -29,21 +28,21 @@ use crate::state::{Belonging, NodeState, StoredValue};
 const CHECK_PAUSE: Duration = Duration::from_millis(10);
 /// Checks of the groups' leaders between two attempts to join, and after an error of etcd.
 const CHECKS_BETWEEN_ATTEMPTS: u32 = 50;
-/// The pause after a failed attempt to tell etcd who leads.
-const WRITE_PAUSE: Duration = Duration::from_secs(1);
+/// The sentence of a process whose node is not in the cluster any more.
+const REMOVED: &str = "this node was removed from the cluster: format its drive, so that it joins as a new one";
 
 /// The part of a process that speaks with etcd. Requests of clients never wait for it, and no error of etcd ends the process.
 pub(crate) struct Agreement {
     pub options: Arc<NodeOptions>,
-    pub fs: Fs,
     pub replicas: Arc<Replicas>,
     pub members: Arc<Members>,
     pub runtime: Handle,
     /// The address that clients are told to connect to.
     pub client: Address,
-    pub state: NodeState,
-    /// The groups that the log held at the start, and that are not started yet.
-    pub stored: BTreeMap<GroupId, StoredGroup>,
+    pub planned: Planned,
+    pub placer: Placer,
+    /// The last view of etcd.
+    pub view: Option<ClusterView>,
     pub network: Option<Arc<Network>>,
     pub leaders: Leaders,
     /// Texts of errors that were logged: each is logged once in a row.
@@ -61,32 +60,46 @@ impl Agreement {
     /// An error that this process cannot go on with: settings, a drive of another cluster, another process that is this node.
     pub(crate) async fn run(mut self) -> Result<()> {
         let _updates = update_members(Arc::clone(&self.members));
-        if let Some(view) = stored_view(&self.state, &self.options.cluster)? {
+        if let Some(view) = stored_view(&self.planned.state, &self.options.cluster)? {
             self.take(&view).await?;
+            self.view = Some(view);
         }
         let etcd = self.connect().await?;
         let mut views = etcd.watch();
         let mut joined: Option<Joined> = None;
         loop {
-            if joined.is_none() && self.network.is_some() {
+            if joined.is_none() && self.has_met {
                 joined = self.join(&etcd).await?;
             }
             let next = tokio::select! {
                 view = views.next() => Some(view),
                 () = self.write_leaders(&etcd, joined.as_ref()) => None,
             };
-            if let Some(JoinedState::Superseded { starts }) = joined.as_ref().map(Joined::state) {
-                return Err(Error::Setting(format!(
-                    "another process is this node, and has started {starts} times: the drive was copied, or has two processes"
-                )));
+            match joined.as_ref().map(Joined::state) {
+                Some(JoinedState::Superseded { starts }) => {
+                    return Err(Error::Setting(format!(
+                        "another process is this node, and has started {starts} times: the drive was copied, or has two processes"
+                    )));
+                }
+                Some(JoinedState::Removed) => return Err(Error::Setting(REMOVED.into())),
+                Some(JoinedState::Alive | JoinedState::Unknown(_)) | None => {}
             }
             match next {
                 Some(Ok(view)) => self.follow(view).await?,
                 Some(Err(error)) => {
                     self.complain(&error);
                     self.write_leaders(&etcd, None).await;
+                    self.planned.change_members();
+                    continue;
                 }
                 None => {}
+            }
+            self.planned.change_members();
+            self.planned.delete_left_out(&etcd);
+            if let Some(view) = &self.view
+                && let Err(error) = self.placer.attend(&etcd, view).await
+            {
+                self.complain(&error);
             }
         }
     }
@@ -109,7 +122,7 @@ impl Agreement {
             tokio::time::sleep(CHECK_PAUSE).await;
             self.leaders.write(&self.replicas, etcd);
             self.log_ended();
-            if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. })) {
+            if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. } | JoinedState::Removed)) {
                 return;
             }
         }
@@ -141,7 +154,7 @@ impl Agreement {
     /// # Errors
     /// The first view of this process is of another cluster than the drive.
     async fn follow(&mut self, view: ClusterView) -> Result<()> {
-        let known = self.state.belonging.as_ref();
+        let known = self.planned.state.belonging.as_ref();
         let remembered = match known.map(|known| accepts(&known.remembered, &view.meta, view.revision)) {
             None => {
                 Remembered { cluster: view.meta.cluster(), epoch: view.meta.epoch(), revision: view.revision }
@@ -153,24 +166,26 @@ impl Agreement {
                 return Ok(());
             }
         };
+        let was_in = |before: &ClusterView| {
+            before.nodes.contains_key(&self.planned.state.node) && before.meta.epoch() == view.meta.epoch()
+        };
+        if self.view.as_ref().is_some_and(was_in) && !view.nodes.contains_key(&self.planned.state.node) {
+            return Err(Error::Setting(REMOVED.into()));
+        }
         let values = values(&view, &self.options);
         let says_more = known.is_none_or(|known| known.values != values);
         let replicas = known.map_or_else(BTreeMap::new, |known| known.replicas.clone());
         self.has_met = true;
-        self.state.belonging = Some(Belonging { remembered, replicas, values });
-        if says_more && let Err(error) = self.save() {
+        self.planned.state.belonging = Some(Belonging { remembered, replicas, values });
+        if says_more && let Err(error) = self.planned.save() {
             // A later start begins with an older view.
             self.complain(&error);
         }
         self.take(&view).await?;
+        self.view = Some(view.clone());
         self.members.set_view(view);
         self.complaint = None;
         Ok(())
-    }
-
-    fn save(&self) -> Result<()> {
-        let saved = || block_on(&**self.fs.driver(), self.state.save(&self.fs));
-        block_in_place(saved)
     }
 
     /// Tells the network where the others are, and starts or creates replicas.
@@ -178,11 +193,11 @@ impl Agreement {
     /// # Errors
     /// The network's: this process cannot listen for peers.
     async fn take(&mut self, view: &ClusterView) -> Result<()> {
-        let me = self.state.node;
+        let me = self.planned.state.node;
         let network = match &self.network {
             Some(network) => Arc::clone(network),
             None => {
-                let (cluster, starts) = (view.meta.cluster(), self.state.starts);
+                let (cluster, starts) = (view.meta.cluster(), self.planned.state.starts);
                 let mut options = NetworkOptions::new(cluster, me, starts, self.options.peer);
                 options.tls = self.options.tls.clone();
                 let network = Network::start(options, &self.runtime, self.replicas.inbox())?;
@@ -199,79 +214,11 @@ impl Agreement {
             }
         }
         for (group, want) in &view.want {
-            for member in want.plan.members() {
+            for member in want.plan.replicas() {
                 network.set_replica(*group, member.replica, member.node);
             }
         }
-        self.start_replicas(view, &(network as Arc<dyn Peers>));
-        Ok(())
-    }
-
-    /// Starts the replicas that this node has, whatever etcd says now, and creates those of groups that are new.
-    fn start_replicas(&mut self, view: &ClusterView, peers: &Arc<dyn Peers>) {
-        let Some(belonging) = &self.state.belonging else { return };
-        let present = belonging.replicas.clone();
-        for (group, (replica, role)) in &present {
-            if self.replicas.group(*group).is_none() {
-                let place = Place { group: *group, replica: *replica, role: *role };
-                let started = self.start(place, view, peers);
-                started.unwrap_or_else(|error| self.complain(&format!("{group}: {error}")));
-            }
-        }
-        for (group, want) in &view.want {
-            let Some(own) = want.plan.member_on(self.state.node) else { continue };
-            match present.get(group) {
-                Some(known) if *known == (own.replica, own.role) => {}
-                Some(_) => self.complain(&format!(
-                    "{group}: the node keeps the replica that it has: etcd plans another one"
-                )),
-                // Another replica of a group that is there already is not one of its first voters.
-                None if is_first(&want.plan) && !view.seen.contains_key(group) => {
-                    let place = Place { group: *group, replica: own.replica, role: own.role };
-                    let created = self.create(place, view, peers);
-                    created.unwrap_or_else(|error| self.complain(&format!("{group}: {error}")));
-                }
-                None => {
-                    self.complain(&format!("{group}: this version adds no replica to a group that is there"))
-                }
-            }
-        }
-    }
-
-    /// Writes a new replica into the node's state, then creates it.
-    fn create(&mut self, place: Place, view: &ClusterView, peers: &Arc<dyn Peers>) -> Result<()> {
-        let Some(belonging) = &mut self.state.belonging else { return Ok(()) };
-        belonging.replicas.insert(place.group, (place.replica, place.role));
-        if let Err(error) = self.save() {
-            if let Some(belonging) = &mut self.state.belonging {
-                belonging.replicas.remove(&place.group);
-            }
-            return Err(error);
-        }
-        self.start(place, view, peers)
-    }
-
-    /// Starts a replica of the node's state. The log lacks one that was to be created when the process ended.
-    fn start(&mut self, place: Place, view: &ClusterView, peers: &Arc<dyn Peers>) -> Result<()> {
-        let Place { group, replica, role } = place;
-        let stored = self.stored.get(&group).cloned();
-        let (replicas, peers) = (Arc::clone(&self.replicas), Arc::clone(peers));
-        match stored {
-            Some(stored) => block_in_place(|| replicas.start(place, stored, peers))?,
-            None => {
-                let plan = view.want.get(&group).map(|want| &want.plan).filter(|plan| is_first(plan));
-                let plan =
-                    plan.filter(|plan| plan.member(replica).is_some_and(|own| own.node == self.state.node));
-                let Some(plan) = plan else {
-                    return Err(Error::State(format!("the log has lost replica {}", replica.0)));
-                };
-                let members = plan.members().iter().map(|member| (member.replica, member.role));
-                let first = Base::first(Configuration::new(members), plan.preferred());
-                block_in_place(|| replicas.create(place, first, peers))?;
-            }
-        }
-        self.stored.remove(&group);
-        tracing::info!(%group, replica = replica.0, ?role, "a replica is started");
+        self.planned.follow(view, &(network as Arc<dyn Peers>));
         Ok(())
     }
 
@@ -288,10 +235,10 @@ impl Agreement {
             client: self.client.clone(),
             offers: self.options.offers,
             rack: self.options.rack.clone(),
-            starts: self.state.starts,
+            starts: self.planned.state.starts,
         };
-        let remembered = self.state.belonging.as_ref().map(|belonging| belonging.remembered);
-        match etcd.join(self.state.node, &node, self.options.node_ttl, remembered.as_ref()).await {
+        let remembered = self.planned.state.belonging.as_ref().map(|belonging| belonging.remembered);
+        match etcd.join(self.planned.state.node, &node, self.options.node_ttl, remembered.as_ref()).await {
             Ok(joined) => Ok(Some(joined)),
             Err(error @ (placement::Error::StartsNotAbove { .. } | placement::Error::Endpoint { .. })) => {
                 Err(error.into())
@@ -342,56 +289,6 @@ fn update_members(members: Arc<Members>) -> Updates {
     Updates(updates.abort_handle())
 }
 
-/// True for a plan of the replicas that a group has first: none of them has taken the place of another.
-fn is_first(plan: &GroupPlan) -> bool {
-    plan.last_replica().0 == plan.members().len() as u64
-}
-
-/// Tells etcd who leads the groups that this process leads.
-#[derive(Default)]
-pub(crate) struct Leaders {
-    /// The last value of each group that was written, or is being written.
-    written: Arc<Mutex<BTreeMap<GroupId, Seen>>>,
-}
-
-impl Leaders {
-    /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
-    fn write(&self, replicas: &Replicas, etcd: &Etcd) {
-        for local in replicas.all() {
-            let place = local.group.place();
-            let known = self.written.lock().get(&place.group).map(|seen| (seen.term, seen.index));
-            let seen = local.group.with_replica(|replica| {
-                let (term, members) = (replica.term(), replica.members());
-                let leads = replica.leader() == Some(place.replica);
-                let is_new = known != Some((term, members.since()));
-                (leads && is_new).then(|| Seen {
-                    configuration: members.current().clone(),
-                    index: members.since(),
-                    term,
-                    leader: Some(place.replica),
-                })
-            });
-            let Some(seen) = seen else { continue };
-            self.written.lock().insert(place.group, seen.clone());
-            let (etcd, written) = (etcd.clone(), Arc::clone(&self.written));
-            tokio::spawn(async move {
-                if let Err(error) = etcd.write_seen(place.group, &seen).await {
-                    tracing::warn!(%error, group = %place.group, "etcd does not know who leads");
-                    tokio::time::sleep(WRITE_PAUSE).await;
-                    forget_unwritten(&mut written.lock(), place.group, &seen);
-                }
-            });
-        }
-    }
-}
-
-/// Has a value written again, unless a later one is being written.
-fn forget_unwritten(written: &mut BTreeMap<GroupId, Seen>, group: GroupId, seen: &Seen) {
-    if written.get(&group) == Some(seen) {
-        written.remove(&group);
-    }
-}
-
 /// The values of a view that a node keeps on its drive.
 fn values(view: &ClusterView, options: &NodeOptions) -> Vec<StoredValue> {
     let values = view.durable_values(&options.cluster).into_iter();
@@ -407,46 +304,5 @@ async fn resolve(address: &Address) -> Option<SocketAddr> {
             tracing::warn!(%error, host = address.host(), "the address of a node is not known");
             None
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use placement::Member;
-    use replica::{Index, NodeId, ReplicaId, Role, Term};
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn a_leader_that_was_not_written_is_written_again_unless_a_later_one_is() {
-        let seen = |term| Seen {
-            configuration: Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]),
-            index: Index(1),
-            term: Term(term),
-            leader: Some(ReplicaId(1)),
-        };
-        let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
-        forget_unwritten(&mut written, GroupId(3), &seen(6));
-        assert_eq!(written.get(&GroupId(3)), Some(&seen(7)));
-        forget_unwritten(&mut written, GroupId(3), &seen(7));
-        assert!(written.is_empty());
-    }
-
-    #[test]
-    fn a_plan_with_a_replacement_makes_no_group() {
-        let plan = |last: u64| {
-            let numbers = [1, 2, last];
-            let roles = [Role::Witness, Role::Backup, Role::Witness];
-            let member = |(number, role): (u64, Role)| Member {
-                replica: ReplicaId(number),
-                node: NodeId(Uuid::from_u128(number.into())),
-                role,
-            };
-            let members = numbers.into_iter().zip(roles).map(member).collect();
-            GroupPlan::new(members, ReplicaId(1), ReplicaId(last)).unwrap()
-        };
-        assert!(is_first(&plan(3)));
-        assert!(!is_first(&plan(4)));
     }
 }

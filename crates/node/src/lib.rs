@@ -10,14 +10,17 @@
 //!
 //! No request waits for etcd: what it said last lies on the drive, and a process starts from that.
 //!
-//! Floors, from below: `error`, `options`, `state`; `replicas`; `members`; `agreement`; `run`.
+//! Floors, from below: `error`, `options`, `state`; `replicas`; `members`, `leaders`, `planned`, `placer`; `agreement`; `run`.
 #![forbid(unsafe_code)]
 
 pub mod admin;
 mod agreement;
 mod error;
+mod leaders;
 mod members;
 mod options;
+mod placer;
+mod planned;
 mod replicas;
 mod run;
 mod state;

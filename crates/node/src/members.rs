@@ -122,7 +122,7 @@ impl Members {
         let ranges = view.slots.ranges().iter().map(|range| {
             let plan = view.want.get(&range.group).map(|want| &want.plan);
             let there = |replica: ReplicaId| {
-                let node = plan?.member(replica)?.node;
+                let node = plan?.replicas().find(|member| member.replica == replica)?.node;
                 index(node).filter(|_| self.is_there(node))
             };
             let seen = || view.seen.get(&range.group).and_then(|seen| seen.leader);

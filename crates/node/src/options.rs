@@ -39,6 +39,8 @@ pub struct NodeOptions {
     pub group_log: Bytes,
     /// The time after its last sign at which others see the node as dead.
     pub node_ttl: Duration,
+    /// The time without a sign of life after which the replicas of a node are replaced by others, on other nodes.
+    pub replace_after: Duration,
 }
 
 impl NodeOptions {
@@ -101,6 +103,7 @@ mod tests {
             election_timeout: Duration::from_millis(500),
             group_log: Bytes(64 << 20),
             node_ttl: Duration::from_secs(10),
+            replace_after: Duration::from_secs(600),
         }
     }
 

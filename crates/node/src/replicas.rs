@@ -122,15 +122,38 @@ impl Replicas {
         self.groups.read().values().cloned().collect()
     }
 
-    /// Writes a new replica to the groups' log, and starts it.
+    /// Writes a new replica to the groups' log. Returns what the log holds of it.
     ///
     /// # Errors
-    /// The log's, and those of [`start`](Replicas::start).
-    pub(crate) fn create(&self, place: Place, first: Base, peers: Arc<dyn Peers>) -> Result<()> {
-        let stored = StoredGroup::new(first);
-        let change = Change::State(stored.clone());
-        block_on(&*self.driver, self.log.write(place.group, &change))?;
-        self.start(place, stored, peers)
+    /// The log's, and the tables' where they have something of another replica of the group.
+    pub(crate) fn create(&self, group: GroupId, base: &Base) -> Result<StoredGroup> {
+        GroupTables::remove(&self.tables, group)?;
+        let stored = StoredGroup::new(base.clone());
+        block_on(&*self.driver, self.log.write(group, &Change::State(stored.clone())))?;
+        Ok(stored)
+    }
+
+    /// Ends the replica of a group, if it was started. Clients' commands for it fail, and its messages are lost.
+    ///
+    /// # Errors
+    /// The engine's: the replica has ended all the same.
+    pub(crate) fn stop(&self, group: GroupId) -> Result<()> {
+        self.inbox.0.write().remove(&group);
+        let Some(LocalGroup { group, engine }) = self.groups.write().remove(&group) else { return Ok(()) };
+        let closed = engine.close();
+        group.close();
+        // The tables must not go under a task that uses them.
+        block_on(&*self.driver, group.finished());
+        Ok(closed?)
+    }
+
+    /// Removes everything that the groups' log and the tables have of a group whose replica does not run, durably.
+    ///
+    /// # Errors
+    /// The log's and the tables'.
+    pub(crate) fn delete(&self, group: GroupId) -> Result<()> {
+        block_on(&*self.driver, self.log.write(group, &Change::Removed))?;
+        Ok(GroupTables::remove(&self.tables, group)?)
     }
 
     /// Starts a replica from what the groups' log holds of it.

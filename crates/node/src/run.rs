@@ -11,10 +11,13 @@ use server::Server;
 use shard::GroupOptions;
 use units::{Driver, RealDriver, block_on};
 
-use crate::agreement::{Agreement, Leaders, stored_view};
+use crate::agreement::{Agreement, stored_view};
 use crate::error::{Error, Result};
+use crate::leaders::Leaders;
 use crate::members::Members;
 use crate::options::NodeOptions;
+use crate::placer::Placer;
+use crate::planned::Planned;
 use crate::replicas::{ReplicaOptions, Replicas};
 use crate::state::NodeState;
 
@@ -71,14 +74,14 @@ pub fn run(options: NodeOptions) -> Result<()> {
     };
     print_ready_line(&server, &options, &state);
     let agreement = Agreement {
+        placer: Placer::new(state.node, options.replace_after, options.node_ttl),
+        planned: Planned::new(fs.clone(), Arc::clone(&replicas), state, stored),
         options: Arc::new(options),
-        fs: fs.clone(),
         replicas: Arc::clone(&replicas),
         members,
         runtime: runtime.handle().clone(),
         client,
-        state,
-        stored,
+        view: None,
         network: None,
         leaders: Leaders::default(),
         complaint: None,

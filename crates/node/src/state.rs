@@ -48,7 +48,7 @@ pub struct StoredValue {
 pub struct Belonging {
     /// The cluster, and the state of etcd that the node has seen.
     pub remembered: Remembered,
-    /// The node's replicas. One is written here before the groups' log has it.
+    /// The node's replicas. The groups' log has each of them.
     pub replicas: BTreeMap<GroupId, (ReplicaId, Role)>,
     /// The cluster's values in etcd.
     pub values: Vec<StoredValue>,

@@ -181,6 +181,12 @@ pub enum Error {
         /// The counter in etcd.
         recorded: u64,
     },
+    /// A node that is not in the cluster.
+    #[error("node {node} is not in the cluster, or was removed from it")]
+    NoNode {
+        /// The node.
+        node: NodeId,
+    },
     /// The address belongs to another node that is alive.
     #[error("address {address} belongs to node {other}, which is alive")]
     AddressTaken {
@@ -207,6 +213,7 @@ impl Error {
             | Error::NoCluster(_)
             | Error::ClusterExists(_)
             | Error::StartsNotAbove { .. }
+            | Error::NoNode { .. }
             | Error::AddressTaken { .. } => ErrorKind::Invalid,
         }
     }

@@ -8,6 +8,7 @@
 //! | `/furrow/CLUSTER/groups/N/want` | [`GroupPlan`](crate::GroupPlan) |
 //! | `/furrow/CLUSTER/groups/N/seen` | [`Seen`](crate::Seen) |
 //! | `/furrow/CLUSTER/slots` | [`SlotMap`](crate::SlotMap) |
+//! | `/furrow/CLUSTER/draining/UUID` | [`Drain`](crate::Drain) |
 //! | `/furrow/CLUSTER/placer` | the UUID of the node that is elected to place, bound to a lease of that node |
 
 use crate::names::{ClusterName, parse_node};
@@ -20,6 +21,7 @@ pub(crate) enum Key {
     Meta,
     Node(NodeId),
     Alive(NodeId),
+    Draining(NodeId),
     Want(GroupId),
     Seen(GroupId),
     Slots,
@@ -34,6 +36,7 @@ impl Key {
             Key::Meta => format!("{prefix}meta"),
             Key::Node(node) => format!("{prefix}nodes/{node}"),
             Key::Alive(node) => format!("{prefix}alive/{node}"),
+            Key::Draining(node) => format!("{prefix}draining/{node}"),
             Key::Want(GroupId(group)) => format!("{prefix}groups/{group}/want"),
             Key::Seen(GroupId(group)) => format!("{prefix}groups/{group}/seen"),
             Key::Slots => format!("{prefix}slots"),
@@ -50,6 +53,9 @@ impl Key {
         }
         if let Some(node) = rest.strip_prefix("alive/") {
             return parse_node(node).map(Key::Alive);
+        }
+        if let Some(node) = rest.strip_prefix("draining/") {
+            return parse_node(node).map(Key::Draining);
         }
         if let Some((group, kind)) = rest.strip_prefix("groups/").and_then(|rest| rest.split_once('/')) {
             let number = group.parse::<u64>().ok().filter(|number| number.to_string() == group);
@@ -89,6 +95,7 @@ mod tests {
             Key::Meta,
             Key::Node(node),
             Key::Alive(node),
+            Key::Draining(node),
             Key::Want(group),
             Key::Seen(group),
             Key::Slots,

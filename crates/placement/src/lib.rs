@@ -8,7 +8,7 @@
 //!   keys, names, address, slots, errors
 //! ```
 //!
-//! A process that places: [`Etcd::elect`], then for each view of [`Etcd::watch`] [`place`] or [`replace`], then [`Etcd::write_want`]. A process that has replicas: [`Etcd::join`], [`Etcd::watch`], and [`Etcd::write_seen`] where it
+//! A process that places: [`Etcd::elect`], then for each view of [`Etcd::watch`] [`upkeep`], then [`Etcd::write_want`] and [`Etcd::remove_node`]. A process that has replicas: [`Etcd::join`], [`Etcd::watch`], and [`Etcd::write_seen`] where it
 //! leads a group. Modules import downwards in this order.
 #![forbid(unsafe_code)]
 
@@ -31,9 +31,10 @@ pub use etcd::joined::{Joined, JoinedState};
 pub use etcd::settings::{ClientCertificate, EtcdSettings};
 pub use etcd::watch::ViewWatch;
 pub use names::{ClusterName, Epoch, MAX_GROUPS, Revision};
-pub use place::{Candidate, Replacements, place, replace};
+pub use place::{Candidate, Replacements, Upkeep, place, replace, upkeep};
 pub use slots::{SLOTS, Slot};
 pub use value_error::ValueError;
+pub use values::drain::Drain;
 pub use values::liveness::Liveness;
 pub use values::meta::{FORMAT, MAX_COPIES, Meta, Remembered, accepts};
 pub use values::node::{Node, Offers, Rack};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::keys::Key;
 use crate::names::{ClusterName, Revision, parse_node};
 use crate::value_error::{ValueError, quoted};
+use crate::values::drain::Drain;
 use crate::values::liveness::Liveness;
 use crate::values::meta::Meta;
 use crate::values::node::Node;
@@ -47,6 +48,8 @@ pub struct ClusterView {
     pub nodes: BTreeMap<NodeId, Node>,
     /// The nodes whose leases last.
     pub alive: BTreeMap<NodeId, Liveness>,
+    /// The nodes that are to have no replicas.
+    pub draining: BTreeMap<NodeId, Drain>,
     /// The members that each group is to have; a group that was not placed yet has none.
     pub want: BTreeMap<GroupId, Want>,
     /// The members by the groups' logs; a group that was never led has none.
@@ -127,6 +130,7 @@ struct Parts {
     meta: Option<Meta>,
     nodes: BTreeMap<NodeId, Node>,
     alive: BTreeMap<NodeId, Liveness>,
+    draining: BTreeMap<NodeId, Drain>,
     want: BTreeMap<GroupId, Want>,
     seen: BTreeMap<GroupId, Seen>,
     slots: Option<SlotMap>,
@@ -146,6 +150,9 @@ impl Parts {
             }
             Key::Alive(id) => {
                 self.alive.insert(id, Liveness::decode(raw.value)?);
+            }
+            Key::Draining(id) => {
+                self.draining.insert(id, Drain::decode(raw.value)?);
             }
             Key::Want(group) => {
                 let plan = GroupPlan::decode(raw.value)?;
@@ -172,6 +179,7 @@ impl Parts {
             meta,
             nodes: self.nodes,
             alive: self.alive,
+            draining: self.draining,
             want: self.want,
             seen: self.seen,
             slots,

@@ -1,12 +1,13 @@
 //! The values in etcd, byte for byte.
 
-use placement::{Epoch, GroupPlan, Liveness, Meta, Node, Seen, Slot, SlotMap};
+use placement::{Drain, Epoch, GroupPlan, Liveness, Meta, Node, Seen, Slot, SlotMap};
 use replica::ClusterId;
 use replica::{Index, ReplicaId, Role, Term};
 
 const META: &[u8] = include_bytes!("golden/meta-v1.json");
 const NODE: &[u8] = include_bytes!("golden/node-v1.json");
 const ALIVE: &[u8] = include_bytes!("golden/alive-v1.json");
+const DRAINING: &[u8] = include_bytes!("golden/draining-v1.json");
 const WANT: &[u8] = include_bytes!("golden/want-v1.json");
 const SEEN: &[u8] = include_bytes!("golden/seen-v1.json");
 const SLOTS: &[u8] = include_bytes!("golden/slots-v1.json");
@@ -28,8 +29,12 @@ fn every_value_of_format_1_is_decoded_and_encoded_byte_for_byte() {
     assert_eq!(alive.starts, 12);
     assert_eq!(text(alive.encode()), golden(ALIVE));
 
+    let draining = Drain::decode(DRAINING).unwrap();
+    assert!(draining.is_last);
+    assert_eq!(text(draining.encode()), golden(DRAINING));
+
     let plan = GroupPlan::decode(WANT).unwrap();
-    assert_eq!((plan.copies(), plan.last_replica()), (2, ReplicaId(6)));
+    assert_eq!((plan.copies(), plan.last_replica(), plan.leaving().len()), (2, ReplicaId(6), 1));
     assert_eq!(text(plan.encode()), golden(WANT));
 
     let seen = Seen::decode(SEEN).unwrap();

@@ -32,7 +32,7 @@ pub struct GroupState {
 /// The index before the first entry of a log, and the group's state there. Also what a snapshot says beside the tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Base {
-    /// The index before the log's first entry; 0 for a new group.
+    /// The index before the log's first entry: 1 for a new group's first members, 0 for a replica that joins.
     pub index: Index,
     /// The term of the entry at the index.
     pub term: Term,
@@ -40,11 +40,22 @@ pub struct Base {
     pub state: GroupState,
 }
 
+/// The index of a new group's base.
+const FIRST: Index = Index(1);
+
 impl Base {
-    /// The base of a new group. The first of its witnesses is in office from the beginning on.
+    /// The base of a new group's first members. The first of its witnesses is in office from the beginning on.
+    ///
+    /// Its index is 1, and that of [`Base::joining`] is 0: no log has the entry 1, so that a replica that joins begins with a snapshot, and knows the members by it.
     pub fn first(members: Configuration, primary: ReplicaId) -> Base {
         let offices = vec![Office { holder: primary, term: Term(0) }];
-        let state = GroupState { members, since: Index(0), offices };
+        let state = GroupState { members, since: FIRST, offices };
+        Base { index: FIRST, term: Term(1), state }
+    }
+
+    /// The base of a replica that joins a group which is there already. The replica knows no members: it stands for no election, and has no vote until its leader has brought it up.
+    pub fn joining() -> Base {
+        let state = GroupState { members: Configuration::default(), since: Index(0), offices: Vec::new() };
         Base { index: Index(0), term: Term(0), state }
     }
 
@@ -223,7 +234,7 @@ mod tests {
         snapshot.mut_metadata().index = 5;
         assert_eq!(Base::of_snapshot(&snapshot), None);
         let mut late = Base::first(three(), ReplicaId(1));
-        late.state.since = Index(1);
+        late.state.since = Index(2);
         assert_eq!(Base::decode(&late.encode()), None);
     }
 

@@ -146,6 +146,11 @@ impl GroupLog {
         self.state_at(lacking.max(joined).max(self.base()))
     }
 
+    /// The group's state behind the last entry that was applied.
+    pub(crate) fn state(&self) -> Base {
+        self.state_at(self.applied)
+    }
+
     fn state_at(&self, index: Index) -> Base {
         let state: GroupState = self.states.at(index).clone();
         Base { index, term: Term(self.term(index.0).unwrap_or(self.base.1)), state }
@@ -221,7 +226,7 @@ impl Storage for GroupLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, ReplicaId};
+    use crate::Command;
 
     fn command(index: u64, value: Option<&[u8]>) -> Entry {
         let command = Command { record: b"key".to_vec(), value: value.map(<[u8]>::to_vec) };
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_log_knows_its_bytes_and_which_value_the_tables_may_lack() {
-        let base = Base::first(Configuration::default(), ReplicaId(1));
+        let base = Base::joining();
         let entries = [command(1, Some(b"one")), command(2, None), command(3, Some(b"three"))];
         let mut log = GroupLog::new(&base, &entries, HardState::default());
         assert_eq!((log.bytes(), log.last_given_without()), (3 * 8 + 8, Some(Index(2))));

@@ -42,7 +42,9 @@ impl Drive {
 
 fn base(index: u64) -> Base {
     let members = Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]);
-    Base { index: Index(index), ..Base::first(members, ReplicaId(1)) }
+    let mut base = Base::first(members, ReplicaId(1));
+    (base.index, base.state.since) = (Index(index), Index(0));
+    base
 }
 
 fn group(entries: impl IntoIterator<Item = Entry>) -> StoredGroup {

@@ -1,7 +1,7 @@
 //! Fuzz target for the values that a cluster has in etcd.
 
 use placement::{
-    ClusterName, ClusterView, GroupPlan, Liveness, Meta, Node, RawValue, Revision, Seen, Slot, SlotMap,
+    ClusterName, ClusterView, Drain, GroupPlan, Liveness, Meta, Node, RawValue, Revision, Seen, Slot, SlotMap,
     ValueError,
 };
 
@@ -14,6 +14,7 @@ pub(crate) fn value(bytes: &[u8]) {
     again(bytes, Node::decode, Node::encode);
     again(bytes, Liveness::decode, Liveness::encode);
     again(bytes, GroupPlan::decode, GroupPlan::encode);
+    again(bytes, Drain::decode, Drain::encode);
     again(bytes, Seen::decode, Seen::encode);
     again(bytes, SlotMap::decode, SlotMap::encode);
     if let Ok(slots) = SlotMap::decode(bytes) {

@@ -11,12 +11,13 @@ use super::settings::EtcdSettings;
 use crate::error::Error;
 use crate::keys::{Key, prefix};
 use crate::names::{ClusterName, Epoch, Revision};
+use crate::values::drain::Drain;
 use crate::values::meta::Meta;
 use crate::values::plan::GroupPlan;
 use crate::values::seen::Seen;
 use crate::values::slot_map::SlotMap;
 use crate::view::{ClusterView, RawValue};
-use replica::GroupId;
+use replica::{GroupId, NodeId};
 
 /// The longest answer that is read, in bytes: about ten times what a cluster of 1,024 groups and as many nodes has.
 const MAX_ANSWER: usize = 32 << 20;
@@ -128,6 +129,20 @@ impl Etcd {
         view.ok_or_else(|| Error::NoCluster(self.cluster.clone()))
     }
 
+    /// Every key of the cluster with its value, as etcd holds them: bytes that are no text are replaced.
+    ///
+    /// # Errors
+    /// [`Error::NoCluster`] where there is none; errors of a request.
+    pub async fn dump(&self) -> Result<Vec<(String, String)>, Error> {
+        let options = GetOptions::new().with_prefix();
+        let answer = self.get("read the cluster", prefix(&self.cluster), Some(options)).await?;
+        if answer.kvs().is_empty() {
+            return Err(Error::NoCluster(self.cluster.clone()));
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(answer.kvs().iter().map(|pair| (text(pair.key()), text(pair.value()))).collect())
+    }
+
     /// Writes what a group's log says about its members, if that is not older than what etcd holds: see [`Seen::may_replace`].
     ///
     /// # Errors
@@ -173,6 +188,39 @@ impl Etcd {
             Err(Some(found)) if found.value() == value => Ok(Revision(found.mod_revision())),
             Err(_) => Err(Error::Conflict(key)),
         }
+    }
+
+    /// Says that a node is to have no replicas, or takes that back.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`]; errors of a request.
+    pub async fn set_drain(&self, node: NodeId, drain: Option<Drain>) -> Result<(), Error> {
+        let key = self.path(Key::Draining(node));
+        let write = match drain {
+            Some(drain) => TxnOp::put(key.as_str(), drain.encode(), None),
+            None => TxnOp::delete(key.as_str(), None),
+        };
+        let there = Compare::create_revision(self.path(Key::Node(node)), CompareOp::Greater, 0);
+        let answer = self.txn("drain a node", Txn::new().when([there]).and_then([write])).await?;
+        if answer.succeeded() { Ok(()) } else { Err(Error::NoNode { node }) }
+    }
+
+    /// Removes a node that is not alive from the cluster: it never joins again. The caller knows by [`crate::upkeep`] that no group has a replica there. False if the node is alive, or not there, and nothing changed.
+    ///
+    /// # Errors
+    /// Errors of a request.
+    pub async fn remove_node(&self, node: NodeId) -> Result<bool, Error> {
+        let key = self.path(Key::Node(node));
+        let txn = Txn::new()
+            .when([
+                Compare::create_revision(key.as_str(), CompareOp::Greater, 0),
+                Compare::create_revision(self.path(Key::Alive(node)), CompareOp::Equal, 0),
+            ])
+            .and_then([
+                TxnOp::delete(key.as_str(), None),
+                TxnOp::delete(self.path(Key::Draining(node)), None),
+            ]);
+        Ok(self.txn("remove a node", txn).await?.succeeded())
     }
 
     /// Puts a value in the place of one that was changed last at the revision `changed`, 0 for none. The inner error is what the key holds instead.

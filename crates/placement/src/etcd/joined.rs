@@ -31,9 +31,11 @@ pub enum JoinedState {
         /// The counter of the other process.
         starts: u64,
     },
+    /// The node was removed from the cluster while it was not alive: it has ended its part.
+    Removed,
 }
 
-/// A node that joined. A background task keeps its lease alive, and registers the node again where the lease ended or etcd lost it. Dropping the value ends the task, and the lease ends by itself.
+/// A node that joined. A background task keeps its lease alive, and registers the node again where the lease ended. Dropping the value ends the task, and the lease ends by itself.
 #[derive(Debug)]
 pub struct Joined {
     state: watch::Receiver<JoinedState>,
@@ -83,7 +85,7 @@ impl Joined {
         self.state.borrow().clone()
     }
 
-    /// Waits until the state has changed, and gives it. Waits for ever once the node is superseded.
+    /// Waits until the state has changed, and gives it. Waits for ever once the node is superseded or removed.
     pub async fn changed(&mut self) -> JoinedState {
         if self.state.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -170,6 +172,9 @@ impl Registration {
             let cluster = view.meta.cluster();
             self.remembered = Some(Remembered { cluster, epoch: view.meta.epoch(), revision: view.revision });
         }
+        if !first && !view.nodes.contains_key(&self.id) {
+            return Err(Error::NoNode { node: self.id });
+        }
         let recorded = view.nodes.get(&self.id).map_or(0, |node| node.starts);
         if recorded > self.node.starts || (first && recorded == self.node.starts) {
             return Err(Error::StartsNotAbove { node: self.id, starts: self.node.starts, recorded });
@@ -209,6 +214,10 @@ impl Registration {
                 Ok(()) => JoinedState::Alive,
                 Err(Error::StartsNotAbove { recorded, .. }) => {
                     state.send_replace(JoinedState::Superseded { starts: recorded });
+                    return;
+                }
+                Err(Error::NoNode { .. }) => {
+                    state.send_replace(JoinedState::Removed);
                     return;
                 }
                 Err(error) => JoinedState::Unknown(error.to_string()),

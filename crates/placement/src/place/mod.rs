@@ -4,7 +4,9 @@ mod candidates;
 mod even;
 mod first;
 mod replacing;
+mod upkeep;
 
 pub use candidates::Candidate;
 pub use first::place;
 pub use replacing::{Replacements, replace};
+pub use upkeep::{Upkeep, upkeep};

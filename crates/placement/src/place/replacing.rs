@@ -155,8 +155,8 @@ impl<'a> Replacing<'a> {
             members.push(Member { replica: last, node: new.id, role: old.role });
         }
         let preferred = self.prefer(plan, &members);
-        GroupPlan::new(members, preferred, last)
-            .expect("a replica in the place of one of the same role keeps the rules of a plan")
+        // A plan from which too many replicas leave waits until some are gone.
+        plan.replaced_by(members, preferred, last).unwrap_or_else(|_| plan.clone())
     }
 
     /// The node for a new replica in the place of `old`: the best one after which the other replicas of the demand find nodes too; else one that offers `primary`, if the demand has that; else

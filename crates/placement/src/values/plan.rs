@@ -11,6 +11,9 @@ use crate::names::parse_node;
 use crate::value_error::ValueError;
 use replica::NodeId;
 
+/// The most replicas that leave a group at the same time.
+const MAX_LEAVING: usize = 64;
+
 /// The highest number of a replica that is decoded: far from where numbers would end.
 const MAX_REPLICA: u64 = 1 << 48;
 
@@ -36,6 +39,8 @@ pub struct GroupPlan {
     preferred: ReplicaId,
     /// The highest number that a replica of the group ever had.
     last_replica: ReplicaId,
+    /// Replicas that others have taken the places of, and that are not known to be deleted. In ascending order of their numbers.
+    leaving: Vec<Member>,
 }
 
 /// A role's name in etcd.
@@ -71,6 +76,7 @@ struct Fields {
     last_replica: u64,
     preferred: u64,
     members: Vec<MemberFields>,
+    leaving: Vec<MemberFields>,
 }
 
 /// The fields of a member in etcd.
@@ -117,7 +123,7 @@ impl GroupPlan {
                 last_replica.0
             )));
         }
-        let plan = GroupPlan { members, preferred, last_replica };
+        let plan = GroupPlan { members, preferred, last_replica, leaving: Vec::new() };
         if plan.member(preferred).is_none_or(|member| member.role != Role::Witness) {
             return Err(ValueError::rule(format!(
                 "the preferred replica {} is no witness of the group",
@@ -127,10 +133,58 @@ impl GroupPlan {
         Ok(plan)
     }
 
+    /// The plan with these members in the place of its own. Members that go leave.
+    ///
+    /// # Errors
+    /// The rules of [`GroupPlan::new`] and [`GroupPlan::with_leaving`].
+    pub fn replaced_by(
+        &self,
+        members: Vec<Member>,
+        preferred: ReplicaId,
+        last_replica: ReplicaId,
+    ) -> Result<GroupPlan, ValueError> {
+        let goes = |member: &&Member| !members.iter().any(|new| new.replica == member.replica);
+        let mut leaving: Vec<Member> = self.leaving.clone();
+        leaving.extend(self.members.iter().filter(goes));
+        leaving.sort_by_key(|member| member.replica);
+        GroupPlan::new(members, preferred, last_replica)?.with_leaving(leaving)
+    }
+
+    /// The plan with these replicas as those that leave.
+    ///
+    /// # Errors
+    /// [`ValueError::Rule`]: numbers that do not ascend from 1 up to the last one given, or that a member has; more than 64 replicas.
+    pub fn with_leaving(self, leaving: Vec<Member>) -> Result<GroupPlan, ValueError> {
+        if leaving.len() > MAX_LEAVING {
+            return Err(ValueError::rule(format!(
+                "{} replicas leave the group, more than {MAX_LEAVING}",
+                leaving.len()
+            )));
+        }
+        let mut last = 0;
+        for Member { replica, .. } in &leaving {
+            if replica.0 <= last || *replica > self.last_replica {
+                return Err(ValueError::rule("the numbers of the replicas that leave do not ascend"));
+            }
+            if self.member(*replica).is_some() {
+                return Err(ValueError::rule(format!("replica {} is a member and leaves", replica.0)));
+            }
+            last = replica.0;
+        }
+        Ok(GroupPlan { leaving, ..self })
+    }
+
+    /// The plan without the replicas that leave for which `is_gone` is true.
+    #[must_use]
+    pub fn without_gone(mut self, is_gone: impl Fn(&Member) -> bool) -> GroupPlan {
+        self.leaving.retain(|member| !is_gone(member));
+        self
+    }
+
     /// The value in `bytes`.
     ///
     /// # Errors
-    /// [`ValueError`]: no such fields, an unknown role, or a rule of [`GroupPlan::new`].
+    /// [`ValueError`]: no such fields, an unknown role, or a rule of [`GroupPlan::new`] and [`GroupPlan::with_leaving`].
     pub fn decode(bytes: &[u8]) -> Result<GroupPlan, ValueError> {
         let fields: Fields = json::decode(bytes)?;
         let member = |fields: &MemberFields| {
@@ -144,7 +198,9 @@ impl GroupPlan {
             return Err(ValueError::rule(format!("{} is no number of a replica", fields.last_replica)));
         }
         let members = fields.members.iter().map(member).collect::<Result<_, _>>()?;
-        GroupPlan::new(members, ReplicaId(fields.preferred), ReplicaId(fields.last_replica))
+        let leaving = fields.leaving.iter().map(member).collect::<Result<_, _>>()?;
+        GroupPlan::new(members, ReplicaId(fields.preferred), ReplicaId(fields.last_replica))?
+            .with_leaving(leaving)
     }
 
     /// The value's bytes.
@@ -158,6 +214,7 @@ impl GroupPlan {
             last_replica: self.last_replica.0,
             preferred: self.preferred.0,
             members: self.members.iter().map(member).collect(),
+            leaving: self.leaving.iter().map(member).collect(),
         })
     }
 
@@ -181,6 +238,16 @@ impl GroupPlan {
         self.members.iter().find(|member| member.node == node)
     }
 
+    /// The replicas that others have taken the places of, in ascending order of their numbers. Each stays in the plan until its node has deleted it, or has been removed from the cluster.
+    pub fn leaving(&self) -> &[Member] {
+        &self.leaving
+    }
+
+    /// The members, and the replicas that leave.
+    pub fn replicas(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.leaving)
+    }
+
     /// The witness that is to be the first primary.
     pub fn preferred(&self) -> ReplicaId {
         self.preferred
@@ -202,7 +269,7 @@ mod tests {
         GroupPlan::decode(text.replace('#', "00000000-0000-4000-8000-00000000000").as_bytes())
     }
 
-    const PLAN: &str = r##"{"last_replica":4,"preferred":1,"members":[{"replica":1,"node":"#1","role":"witness"},{"replica":2,"node":"#2","role":"backup"},{"replica":4,"node":"#3","role":"witness"}]}"##;
+    const PLAN: &str = r##"{"last_replica":4,"preferred":1,"members":[{"replica":1,"node":"#1","role":"witness"},{"replica":2,"node":"#2","role":"backup"},{"replica":4,"node":"#3","role":"witness"}],"leaving":[{"replica":3,"node":"#3","role":"witness"}]}"##;
 
     #[test]
     fn a_plan_is_decoded() {
@@ -210,7 +277,22 @@ mod tests {
         assert_eq!((plan.copies(), plan.preferred(), plan.last_replica()), (1, ReplicaId(1), ReplicaId(4)));
         let node = NodeId(Uuid::from_u128(0x4000_8000_0000_0000_0002));
         assert_eq!(plan.member_on(node).unwrap().replica, ReplicaId(2));
+        assert_eq!(plan.leaving().iter().map(|member| member.replica).collect::<Vec<_>>(), [ReplicaId(3)]);
         assert_eq!(GroupPlan::decode(&plan.encode()).unwrap(), plan);
+    }
+
+    #[test]
+    fn a_member_that_is_replaced_leaves_until_it_is_gone() {
+        let plan = plan(PLAN).unwrap();
+        let node = NodeId(Uuid::from_u128(9));
+        let new = Member { replica: ReplicaId(5), node, role: Role::Backup };
+        let members = plan.members().iter().filter(|member| member.role == Role::Witness).copied();
+        let members = members.chain([new]).collect();
+        let changed = plan.replaced_by(members, ReplicaId(1), ReplicaId(5)).unwrap();
+        let leaving = |plan: &GroupPlan| plan.leaving().iter().map(|of| of.replica.0).collect::<Vec<_>>();
+        assert_eq!(leaving(&changed), [2, 3]);
+        assert_eq!(GroupPlan::decode(&changed.encode()).unwrap(), changed);
+        assert_eq!(leaving(&changed.without_gone(|member| member.replica.0 == 2)), [3]);
     }
 
     #[test]
@@ -229,6 +311,9 @@ mod tests {
             ("\"last_replica\":4", "\"last_replica\":18446744073709551615", "no number of a replica"),
             ("\"preferred\":1", "\"preferred\":2", "no witness of the group"),
             ("\"preferred\":1", "\"preferred\":3", "no witness of the group"),
+            ("\"replica\":3", "\"replica\":2", "a member and leaves"),
+            ("\"replica\":3", "\"replica\":9", "leave do not ascend"),
+            ("\"replica\":3", "\"replica\":0", "leave do not ascend"),
             ("backup", "primary", "unknown variant `primary`"),
             ("#2", "2", "is no UUID"),
         ] {

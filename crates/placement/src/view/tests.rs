@@ -17,8 +17,9 @@ fn cluster() -> Vec<(String, String)> {
     let mut pairs = vec![
         ("meta".to_owned(), r##"{"format":1,"cluster":"#9","epoch":1,"copies":1,"groups":1}"##.to_owned()),
         ("slots".to_owned(), r#"{"ranges":[{"first":0,"last":16383,"group":0}]}"#.to_owned()),
-        ("groups/0/want".to_owned(), r##"{"last_replica":3,"preferred":1,"members":[{"replica":1,"node":"#1","role":"witness"},{"replica":2,"node":"#2","role":"backup"},{"replica":3,"node":"#3","role":"witness"}]}"##.to_owned()),
+        ("groups/0/want".to_owned(), r##"{"last_replica":3,"preferred":1,"members":[{"replica":1,"node":"#1","role":"witness"},{"replica":2,"node":"#2","role":"backup"},{"replica":3,"node":"#3","role":"witness"}],"leaving":[]}"##.to_owned()),
         ("groups/0/seen".to_owned(), r#"{"index":1,"term":1,"leader":1,"voters":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"},{"replica":3,"role":"witness"}],"outgoing":[],"learners":[]}"#.to_owned()),
+        ("draining/#3".to_owned(), r#"{"is_last":true}"#.to_owned()),
         ("placer".to_owned(), "#2".to_owned()),
         ("alive/#1".to_owned(), r#"{"starts":1}"#.to_owned()),
         ("alive/#2".to_owned(), r#"{"starts":1}"#.to_owned()),
@@ -55,6 +56,7 @@ fn a_cluster_is_decoded_with_all_its_parts() {
     let want = view.want.get(&GroupId(0)).unwrap();
     assert_eq!(want.changed, Revision(3));
     assert_eq!(view.placer, want.plan.members().get(1).map(|member| member.node));
+    assert_eq!(view.draining.into_values().collect::<Vec<_>>(), [Drain { is_last: true }]);
     assert_eq!(view.revision, Revision(40));
     assert_eq!(decode(&[]).unwrap(), None);
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use placement::{Error, JoinedState};
+use placement::{Drain, Error, JoinedState};
 
 use crate::server::Server;
 use crate::{id, meta, node, soon, until, until_state};
@@ -74,6 +74,32 @@ async fn a_node_whose_lease_ended_against_its_will_is_registered_again() {
     let before = until(&mut watch, |view| view.alive.len() == 1).await;
     raw.lease_revoke(lease).await.unwrap();
     until(&mut watch, |view| view.alive.len() == 1 && view.revision > before.revision).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_alive_is_removed_and_its_process_learns_so() {
+    let server = Server::start().await;
+    let etcd = server.client("barn").await;
+    etcd.create_cluster(&meta(1)).await.unwrap();
+    let mut joined = etcd.join(id(1), &node(1, 1), Duration::from_secs(2), None).await.unwrap();
+    assert!(matches!(etcd.set_drain(id(2), Some(Drain { is_last: true })).await, Err(Error::NoNode { .. })));
+    etcd.set_drain(id(1), Some(Drain { is_last: true })).await.unwrap();
+    assert!(!etcd.remove_node(id(1)).await.unwrap(), "the node is alive");
+    assert!(etcd.load().await.unwrap().draining[&id(1)].is_last);
+    let mut raw = server.raw().await;
+    let sign = format!("/furrow/barn/alive/{}", id(1));
+    // The process registers again between a lease's end and a removal, now and then.
+    soon(async {
+        while !etcd.remove_node(id(1)).await.unwrap() {
+            if let Some(pair) = raw.get(sign.as_str(), None).await.unwrap().kvs().first() {
+                let _ended = raw.lease_revoke(pair.lease()).await;
+            }
+        }
+    })
+    .await;
+    until_state(&mut joined, |state| *state == JoinedState::Removed).await;
+    let view = etcd.load().await.unwrap();
+    assert!(view.nodes.is_empty() && view.draining.is_empty());
 }
 
 #[tokio::test]

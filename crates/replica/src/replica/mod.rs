@@ -103,6 +103,8 @@ impl Replica {
         let applied = applied.min(Index(last)).max(base.index);
         let mut vote = vote;
         vote.commit = vote.commit.max(applied.0);
+        // The first members' base has a term, before any vote.
+        vote.term = vote.term.max(base.term.0);
         let committed = Index(vote.commit);
         let log = GroupLog::new(&base, &entries, vote);
         let mut offices = Offices::new(settings, base.state.offices);
@@ -171,6 +173,11 @@ impl Replica {
     /// The group's members, as far as the replica has applied its log.
     pub fn members(&self) -> &Membership {
         &self.members
+    }
+
+    /// The group's state behind the last entry that is committed, as far as the replica knows. A member that it lacks, and that once was one, never is one again.
+    pub fn state(&self) -> Base {
+        self.node.store().state()
     }
 
     /// The offices that are committed as far as the replica knows. Their holders keep every value, as backups do.

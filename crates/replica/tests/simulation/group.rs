@@ -503,7 +503,7 @@ impl Group {
     }
 
     fn join(&mut self, id: ReplicaId, role: Role) {
-        self.nodes.push(Node::new(id, role, &self.first, &mut self.chance));
+        self.nodes.push(Node::new(id, role, &Base::joining(), &mut self.chance));
         self.start(self.nodes.len() - 1);
     }
 
@@ -542,7 +542,7 @@ impl Group {
             let free = self.nodes.iter().rev().find(free).map(|node| node.id);
             *id = free.unwrap_or(ReplicaId(self.nodes.len() as u64 + 1));
             if free.is_none() {
-                self.nodes.push(Node::new(*id, *role, &self.first, &mut self.chance));
+                self.nodes.push(Node::new(*id, *role, &Base::joining(), &mut self.chance));
             }
         }
         let new = target.iter().map(|(id, _)| id.0 as usize - 1);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replica::{Body, ReplicaId};
+use replica::{Body, Replica, ReplicaId};
 
 use super::{Answered, Group, Refused};
 use crate::Result;
@@ -25,6 +25,23 @@ impl Group {
         within(driver, due, &mut asked.answer).await?.ok().filter(|_| !self.has_ended())
     }
 
+    /// True if another replica has applied a change of the group's members that is later than those that this one has heard of, and that leaves it out: for good, since no later replica gets its number. Asks `others` one after the other.
+    ///
+    /// False as well where nobody answers. A replica that joins and knows no members asks in vain while a plan has it: a member that lags behind has not heard of it.
+    pub async fn has_left(&self, others: &[ReplicaId]) -> bool {
+        let own = self.place.replica;
+        for other in others.iter().filter(|other| **other != own) {
+            let since = self.with_replica(|replica| replica.members().since());
+            if let Some(Answer::Members(base)) = self.ask(*other, Request::Members).await
+                && base.state.since > since
+                && base.state.members.member(own).is_none()
+            {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The answer to another replica's request.
     pub(super) fn answer(&self, request: Request) -> Result<Answer> {
         match request {
@@ -40,6 +57,7 @@ impl Group {
                 }
                 Ok(Answer::Values(values))
             }
+            Request::Members => Ok(Answer::Members(Box::new(self.with_replica(Replica::state)))),
             Request::Rows { applied, .. } if self.parts.tables.applied() < applied => Ok(Answer::NotNow),
             Request::Rows { from, .. } => Ok(Answer::Rows(self.parts.tables.rows(&from)?)),
         }

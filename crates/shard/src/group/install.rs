@@ -67,7 +67,7 @@ impl Group {
                 Some(Answer::NotNow) => {
                     sleep_until(driver, driver.now().after(self.options.settings.heartbeat)).await;
                 }
-                Some(Answer::Values(_)) => return None,
+                Some(Answer::Values(_) | Answer::Members(_)) => return None,
                 None if self.has_ended() => return None,
                 None => {}
             }

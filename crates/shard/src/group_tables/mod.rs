@@ -99,6 +99,27 @@ impl GroupTables {
         Ok(GroupTables { group, keys, db: Arc::clone(db), applied, state })
     }
 
+    /// Removes everything that the database has of a group, durably. No tables of the group may be open.
+    ///
+    /// # Errors
+    /// `Tables` where the database fails.
+    pub fn remove(db: &TablesDb, group: GroupId) -> Result<()> {
+        let keys = GroupKeys::of(group);
+        let remove = || {
+            let nothing = TablesState::default().encode();
+            let stored = db.rocks().get(&keys.state()).map_err(|error| error.to_string())?;
+            if stored.is_none_or(|stored| stored[..] == nothing[..]) {
+                return Ok(());
+            }
+            let mut batch = WriteBatch::default();
+            batch.delete_range(&keys.row(b""), &keys.end());
+            // The last change is a put: RocksDB reports how far its tables go.
+            batch.put(&keys.state(), &nothing);
+            db.flush(db.apply(&mut batch)?)
+        };
+        remove().map_err(|why| Error::Tables { group, why })
+    }
+
     fn done<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|why| Error::Tables { group: self.group, why })
     }

@@ -3,11 +3,11 @@
 //! | bytes | | |
 //! |---|---|---|
 //! | 0 | 1 | version: 1 |
-//! | 1 | 1 | kind: 1 to 10 a message of the replicated log, as in `raft.rs`; 16 a request for values, 17 for records, 18 an answer of values, 19 of records, 20 not now |
+//! | 1 | 1 | kind: 1 to 10 a message of the replicated log, as in `raft.rs`; 16 a request for values, 17 for records, 18 an answer of values, 19 of records, 20 not now; 21 a request for the members, 22 its answer |
 //! | 2 | 8 | group; little-endian, like all numbers |
 //! | 10 | 8 | sender |
 //! | 18 | 8 | receiver |
-//! | 26 | 8 | kinds 16 to 20: the request |
+//! | 26 | 8 | kinds 16 to 22: the request |
 //!
 //! | kind | bytes behind these | |
 //! |---|---|---|
@@ -22,11 +22,12 @@
 //! | | 4 | bytes of the key; then these; index, 8 bytes; term, 8 |
 //! | | 9 | the record's header (`kv::RecordHeader`) |
 //! | | 4 | bytes of the value, then these; `0xffff_ffff` if there is none |
+//! | 22 | 4 | bytes of the group's state; then these: the table of [`replica::Base`] |
 //!
 //! A decoded message takes less than 32 times the memory of its bytes, where all its parts are empty.
 
 use kv::{HEADER_LEN, Record, RecordRef};
-use replica::{Index, ReplicaId, Term};
+use replica::{Base, Index, ReplicaId, Term};
 use zerocopy::IntoBytes;
 
 use super::message::{Answer, PeerMessage, RecordName, Request, RequestId};
@@ -42,6 +43,8 @@ const REQUEST_ROWS: u8 = 17;
 const VALUES: u8 = 18;
 const ROWS: u8 = 19;
 const NOT_NOW: u8 = 20;
+const REQUEST_MEMBERS: u8 = 21;
+const MEMBERS: u8 = 22;
 /// The length of bytes that are not there.
 const NONE: u32 = u32::MAX;
 
@@ -55,9 +58,11 @@ impl PeerMessage {
             PeerMessage::Replica(message) => raft::kind_of(message)?,
             PeerMessage::Request(_, Request::Values(_)) => REQUEST_VALUES,
             PeerMessage::Request(_, Request::Rows { .. }) => REQUEST_ROWS,
+            PeerMessage::Request(_, Request::Members) => REQUEST_MEMBERS,
             PeerMessage::Answer(_, Answer::Values(_)) => VALUES,
             PeerMessage::Answer(_, Answer::Rows(_)) => ROWS,
             PeerMessage::Answer(_, Answer::NotNow) => NOT_NOW,
+            PeerMessage::Answer(_, Answer::Members(_)) => MEMBERS,
         };
         let mut bytes = vec![VERSION, kind];
         [group.0, from.0, to.0].iter().for_each(|number| put_number(&mut bytes, *number));
@@ -97,10 +102,10 @@ fn decode(bytes: &[u8]) -> Option<(GroupId, ReplicaId, ReplicaId, PeerMessage)> 
     let group = GroupId(number(&mut rest)?);
     let (from, to) = (ReplicaId(number(&mut rest)?), ReplicaId(number(&mut rest)?));
     let message = match kind {
-        REQUEST_VALUES | REQUEST_ROWS => {
+        REQUEST_VALUES | REQUEST_ROWS | REQUEST_MEMBERS => {
             PeerMessage::Request(RequestId(number(&mut rest)?), request(&mut rest, kind)?)
         }
-        VALUES | ROWS | NOT_NOW => {
+        VALUES | ROWS | NOT_NOW | MEMBERS => {
             PeerMessage::Answer(RequestId(number(&mut rest)?), answer(&mut rest, kind)?)
         }
         _ => PeerMessage::Replica(Box::new(raft::take(&mut rest, kind, from, to)?)),
@@ -122,10 +127,14 @@ fn put_request(bytes: &mut Vec<u8>, request: &Request) {
             put_counted(bytes, from);
             put_number(bytes, applied.0);
         }
+        Request::Members => {}
     }
 }
 
 fn request(rest: &mut &[u8], kind: u8) -> Option<Request> {
+    if kind == REQUEST_MEMBERS {
+        return Some(Request::Members);
+    }
     if kind == REQUEST_ROWS {
         let from = counted(rest)?.to_vec();
         return Some(Request::Rows { from, applied: Index(number(rest)?) });
@@ -140,6 +149,7 @@ fn request(rest: &mut &[u8], kind: u8) -> Option<Request> {
 fn put_answer(bytes: &mut Vec<u8>, answer: &Answer) {
     match answer {
         Answer::NotNow => {}
+        Answer::Members(base) => put_counted(bytes, &base.encode()),
         Answer::Values(values) => {
             put_length(bytes, values.len());
             values.iter().for_each(|value| put_optional(bytes, value.as_deref()));
@@ -163,6 +173,9 @@ fn put_answer(bytes: &mut Vec<u8>, answer: &Answer) {
 fn answer(rest: &mut &[u8], kind: u8) -> Option<Answer> {
     if kind == NOT_NOW {
         return Some(Answer::NotNow);
+    }
+    if kind == MEMBERS {
+        return Some(Answer::Members(Box::new(Base::decode(counted(rest)?)?)));
     }
     if kind == VALUES {
         return Some(Answer::Values(several(rest, optional)?));

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use replica::{Index, Message, ReplicaId, Term};
+use replica::{Base, Index, Message, ReplicaId, Term};
 
 use crate::GroupId;
 use crate::tables::Rows;
@@ -45,6 +45,8 @@ pub enum Request {
         /// The index.
         applied: Index,
     },
+    /// The group's members.
+    Members,
 }
 
 /// An answer to a request.
@@ -56,6 +58,8 @@ pub enum Answer {
     Rows(Rows),
     /// The tables do not hold the log up to the index yet.
     NotNow,
+    /// The group's state behind the last entry that the replica has applied.
+    Members(Box<Base>),
 }
 
 /// The way to the other replicas of a process's groups.

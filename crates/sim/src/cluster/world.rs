@@ -81,7 +81,7 @@ pub(super) struct World {
     rng: Rng,
     process: Process,
     first: Base,
-    new_drive: Option<Media>,
+    new_drive: Option<(Base, Media)>,
     nodes: Vec<Node>,
     /// The events that are to come, by time and number.
     due: BTreeMap<(Instant, u64), What>,
@@ -134,7 +134,7 @@ impl World {
             committed: Arc::default(),
             values: 0,
             last_key: 0,
-            members: (voters.clone(), Index(0)),
+            members: (voters.clone(), Index(1)),
             wanted: None,
             ended: Ended::default(),
             rng,
@@ -192,14 +192,16 @@ impl World {
     /// Adds a node with a new replica, and starts it.
     fn add_node(&mut self, role: Role) -> ReplicaId {
         let replica = ReplicaId(self.nodes.len() as u64 + 1);
-        if self.new_drive.is_none() {
+        let is_first = self.first.state.members.role(replica).is_some();
+        let base = if is_first { self.first.clone() } else { Base::joining() };
+        if self.new_drive.as_ref().is_none_or(|(of, _)| *of != base) {
             let seed = self.rng.draw();
-            match self.process.new_drive(&self.first, seed) {
-                Ok(media) => self.new_drive = Some(media),
+            match self.process.new_drive(&base, seed) {
+                Ok(media) => self.new_drive = Some((base, media)),
                 Err(error) => self.fail(ClusterFailureKind::Stuck, format!("no drive: {error}")),
             }
         }
-        let Some(media) = self.new_drive.clone() else { return replica };
+        let Some((_, media)) = self.new_drive.clone() else { return replica };
         let speed = 1_000_000 - DRIFT_PPM + self.rng.below(2 * DRIFT_PPM + 1);
         let slowness = [1, 1, 1, 20, 200].get(self.rng.index(5)).copied().unwrap_or(1);
         let place = Place { group: GROUP, replica, role };

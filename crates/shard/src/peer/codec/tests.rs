@@ -108,6 +108,8 @@ fn one_of_each() -> Vec<(&'static str, PeerMessage)> {
         ("values", PeerMessage::Answer(id, Answer::Values(vec![Some(b"value".to_vec()), None]))),
         ("rows", PeerMessage::Answer(id, Answer::Rows(rows))),
         ("not-now", PeerMessage::Answer(id, Answer::NotNow)),
+        ("request-members", PeerMessage::Request(id, Request::Members)),
+        ("members", PeerMessage::Answer(id, Answer::Members(Box::new(base(9))))),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! The command `furrow cluster`.
 
+mod nodes;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +35,14 @@ enum ClusterCommand {
     Create(CreateArgs),
     /// Show each group's replicas: 0 all is whole, 1 something is missing, 2 a group cannot serve, 6 etcd does not answer.
     Status(StatusArgs),
+    /// Move a node's replicas to other nodes, and give it none any more.
+    Drain(nodes::DrainArgs),
+    /// Give the replicas of a node that is gone for good to others at once, and remove it from the cluster.
+    Replace(nodes::ReplaceArgs),
+    /// Show or raise the cluster's epoch: nodes refuse what an etcd holds that was restored from a backup, until it is raised.
+    Epoch(nodes::EpochArgs),
+    /// Print every key of the cluster in etcd, with its value.
+    Dump(nodes::DumpArgs),
 }
 
 /// The way to etcd, and the cluster's name there.
@@ -113,6 +123,10 @@ pub fn run(context: &Context, args: ClusterArgs) -> Result<ExitCode> {
     match args.command {
         ClusterCommand::Create(args) => create(context, &args),
         ClusterCommand::Status(args) => status(context, &args),
+        ClusterCommand::Drain(args) => nodes::drain(context, &args),
+        ClusterCommand::Replace(args) => nodes::replace(context, &args),
+        ClusterCommand::Epoch(args) => nodes::epoch(context, &args),
+        ClusterCommand::Dump(args) => nodes::dump(context, &args),
     }
 }
 
@@ -151,12 +165,14 @@ fn print(context: &Context, cluster: &ClusterName, groups: &[GroupStatus]) -> Re
                     "node": replica.node.to_string(),
                     "client": replica.client,
                     "alive": replica.is_alive,
+                    "draining": replica.is_draining,
                 })
             });
             json!({
                 "group": group.group,
                 "slots": [group.slots.0, group.slots.1],
                 "health": health(group),
+                "settled": group.is_settled,
                 "leader": group.leader.map(|leader| leader.0),
                 "replicas": replicas.collect::<Vec<_>>(),
             })
@@ -166,9 +182,14 @@ fn print(context: &Context, cluster: &ClusterName, groups: &[GroupStatus]) -> Re
     output::line(format!("cluster {}", cluster.as_str()))?;
     for group in groups {
         let (first, last) = group.slots;
-        output::line(format!("group {}  slots {first} to {last}  {}", group.group, health(group)))?;
+        let changes = if group.is_settled || group.replicas.is_empty() { "" } else { ", replicas change" };
+        output::line(format!("group {}  slots {first} to {last}  {}{changes}", group.group, health(group)))?;
         for replica in &group.replicas {
-            let alive = if replica.is_alive { "" } else { "  not heard of" };
+            let alive = match (replica.is_alive, replica.is_draining) {
+                (true, false) => "",
+                (true, true) => "  to be drained",
+                (false, _) => "  not heard of",
+            };
             let role = role(group, replica.role, replica.replica);
             output::line(format!("  {role:<8} {}  node {}{alive}", replica.client, replica.node))?;
         }

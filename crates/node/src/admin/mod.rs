@@ -1,11 +1,14 @@
-//! An operator's requests about a cluster, by etcd: its creation and its state.
+//! An operator's requests about a cluster, by etcd: its creation, its state, and the nodes that go.
+
+mod nodes;
 
 use std::time::Duration;
 
 use placement::{Candidate, ClusterName, ClusterView, Etcd, EtcdSettings, Meta, PlaceError, place};
-use replica::{ClusterId, GroupId, NodeId, ReplicaId, Role};
+use replica::{ClusterId, Configuration, GroupId, NodeId, ReplicaId, Role};
 use uuid::Uuid;
 
+pub use self::nodes::{Departure, drain, dump, epoch, raise_epoch, replace, undrain};
 use crate::error::{Error, Result};
 
 /// The pause between two looks for nodes that joined.
@@ -37,6 +40,8 @@ pub struct GroupStatus {
     pub leader: Option<ReplicaId>,
     /// The replicas that the group is to have.
     pub replicas: Vec<ReplicaStatus>,
+    /// True if the group's log has these replicas, and no others.
+    pub is_settled: bool,
 }
 
 /// A replica, as etcd has it.
@@ -52,14 +57,16 @@ pub struct ReplicaStatus {
     pub client: String,
     /// True if the node has been heard of lately.
     pub is_alive: bool,
+    /// True if the node is to have no replicas.
+    pub is_draining: bool,
 }
 
 /// The health of a group or a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Health {
-    /// Every replica's node is alive, and the group has a leader.
+    /// The group has the replicas that it is to have, each on a node that is alive, and a leader.
     Whole,
-    /// The group can serve, and lacks replicas or a leader.
+    /// The group can serve, and lacks replicas or a leader, or replaces one.
     Degraded,
     /// Half of the group's nodes or more are gone, so that the group cannot serve, or the group was not placed yet.
     NoQuorum,
@@ -72,7 +79,7 @@ impl GroupStatus {
         let leads = |replica: &ReplicaStatus| replica.is_alive && Some(replica.replica) == self.leader;
         if alive * 2 <= self.replicas.len() {
             Health::NoQuorum
-        } else if alive < self.replicas.len() || !self.replicas.iter().any(leads) {
+        } else if alive < self.replicas.len() || !self.is_settled || !self.replicas.iter().any(leads) {
             Health::Degraded
         } else {
             Health::Whole
@@ -183,18 +190,22 @@ pub fn status(etcd: &EtcdSettings, cluster: &ClusterName) -> Result<Vec<GroupSta
 fn status_of(view: &ClusterView) -> Vec<GroupStatus> {
     let group = |range: &placement::SlotRange| {
         let plan = view.want.get(&range.group).map(|want| want.plan.members());
+        let wanted = plan.map(|plan| Configuration::new(plan.iter().map(|member| (member.replica, member.role))));
+        let seen = view.seen.get(&range.group);
         let replicas = plan.unwrap_or_default().iter().map(|member| ReplicaStatus {
             replica: member.replica,
             role: member.role,
             node: member.node,
             client: view.nodes.get(&member.node).map_or_else(String::new, |node| node.client.to_string()),
             is_alive: view.alive.contains_key(&member.node),
+            is_draining: view.draining.contains_key(&member.node),
         });
         GroupStatus {
             group: range.group.0,
             slots: (range.first.number(), range.last.number()),
-            leader: view.seen.get(&range.group).and_then(|seen| seen.leader),
+            leader: seen.and_then(|seen| seen.leader),
             replicas: replicas.collect(),
+            is_settled: seen.map(|seen| &seen.configuration) == wanted.as_ref(),
         }
     };
     view.slots.ranges().iter().map(group).collect()
@@ -216,9 +227,10 @@ mod tests {
             node: NodeId(Uuid::from_u128(u128::from(number))),
             client: String::new(),
             is_alive,
+            is_draining: false,
         };
         let replicas = (1..).zip(alive).map(replica).collect();
-        GroupStatus { group: 0, slots: (0, 9), leader: leader.map(ReplicaId), replicas }
+        GroupStatus { group: 0, slots: (0, 9), leader: leader.map(ReplicaId), replicas, is_settled: true }
     }
 
     #[test]
@@ -228,6 +240,8 @@ mod tests {
         assert_eq!(group([true, true, false], Some(1)).health(), Health::Degraded);
         assert_eq!(group([true, true, false], Some(3)).health(), Health::Degraded);
         assert_eq!(group([true, false, false], Some(1)).health(), Health::NoQuorum);
+        let changing = GroupStatus { is_settled: false, ..group([true; 3], Some(1)) };
+        assert_eq!(changing.health(), Health::Degraded);
         let unplaced = GroupStatus { replicas: Vec::new(), ..group([true; 3], None) };
         assert_eq!(unplaced.health(), Health::NoQuorum);
     }
