@@ -9,7 +9,7 @@ import time
 
 import redis as redis_library
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from processes import Cluster, Etcds
 
@@ -57,7 +57,7 @@ def connect(ports):
             # The library changes the list that it gets.
             nodes = [ClusterNode("127.0.0.1", port) for port in ports]
             return RedisCluster(startup_nodes=nodes, decode_responses=True, socket_timeout=10)
-        except (RedisError, OSError):
+        except (RedisError, RedisClusterException, OSError):
             if time.monotonic() > end:
                 raise
             time.sleep(0.2)

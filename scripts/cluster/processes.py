@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -92,7 +93,7 @@ class Etcds:
 class Cluster:
     """Servers of one cluster, with an emulated drive each."""
 
-    def __init__(self, furrow, work, etcds, nodes=5, groups=3, copies=2, timeout="500ms"):
+    def __init__(self, furrow, work, etcds, nodes=5, groups=3, copies=2, timeout="500ms", arguments=()):
         self.furrow, self.etcds, self.groups, self.copies = furrow, etcds, groups, copies
         ports = free_ports(2 * nodes)
         self.ports = ports[:nodes]
@@ -101,7 +102,7 @@ class Cluster:
             drive = f"emu:{os.path.join(work, f'drive{n}.img')}?zones=64&zone-size=16MiB"
             command = [furrow, "serve", "-d", drive, "--port", str(port), "--http", "none"]
             command += ["--join", ",".join(etcds.clients), "--cluster", "barn", "--peer", f"127.0.0.1:{peer}"]
-            command += ["--election-timeout", timeout, "--write-buffer", "4MiB"]
+            command += ["--election-timeout", timeout, "--write-buffer", "4MiB", *arguments]
             self.nodes.append(Process(f"node on {port}", command, os.path.join(work, f"node{n}.log")))
 
     def start(self):
@@ -128,6 +129,22 @@ class Cluster:
                 return
             time.sleep(0.3)
         raise SystemExit(f"the cluster is not whole after {seconds} s: {self.status()}")
+
+    def ask(self, *words):
+        """`furrow cluster` with these words: the exit code, and everything that it says."""
+        asked = subprocess.run(
+            [self.furrow, "cluster", *words] + self._where(), capture_output=True, text=True, timeout=300, check=False
+        )
+        return asked.returncode, asked.stdout + asked.stderr
+
+    def name_of(self, node):
+        """The UUID of a node that has started: its `ready` line says it."""
+        for _ in range(300):
+            said = re.search(r", node ([0-9a-f-]{36}) of cluster", node.tail())
+            if said:
+                return said.group(1)
+            time.sleep(0.1)
+        raise SystemExit(f"{node.name} is not ready: {node.tail()}")
 
     def node_of(self, group, role):
         """The process of a group's replica in that role."""

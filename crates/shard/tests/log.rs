@@ -85,10 +85,11 @@ fn groups_are_found_again_as_they_were_left() {
     });
 }
 
+/// A record of 1,000 bytes takes a block of 4 KiB: the log's size bounds what it takes of the drive.
 #[test]
 fn a_group_that_writes_nothing_keeps_no_other_s_records_once_it_is_written_again() {
     let drive = Drive::new();
-    let options = GroupsLogOptions { size: Bytes(64 << 10), ..GroupsLogOptions::default() };
+    let options = GroupsLogOptions { size: Bytes(512 << 10), ..GroupsLogOptions::default() };
     drive.run(async {
         let (_fs, log, _) = drive.open(&options).await;
         let idle = group([entry(1, 100)]);
@@ -103,8 +104,8 @@ fn a_group_that_writes_nothing_keeps_no_other_s_records_once_it_is_written_again
                 log.write(pinning, &Change::State(state)).await.expect("writes");
                 copies += 1;
             }
-            assert!(log.held().0 < 200 << 10, "{} bytes are held", log.held());
+            assert!(log.held().0 < 640 << 10, "{} bytes are held", log.held());
         }
-        assert!((5..100).contains(&copies), "{copies} copies for a megabyte");
+        assert!((5..100).contains(&copies), "{copies} copies for 2,000 records, each of a block");
     });
 }

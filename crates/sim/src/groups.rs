@@ -73,7 +73,7 @@ impl Workload {
             ..ParallelOptions::default()
         };
         let mut options = broken.groups_log_options();
-        (options.size, options.log) = (Bytes(1 << (12 + rng.below(4))), log);
+        (options.size, options.log) = (Bytes(1 << (14 + rng.below(4))), log);
         Workload {
             salt: seed ^ workload,
             drive,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replica::{Body, Replica, ReplicaId};
+use replica::{Body, Index, Replica, ReplicaId};
 
 use super::{Answered, Group, Refused};
 use crate::Result;
@@ -25,7 +25,7 @@ impl Group {
         within(driver, due, &mut asked.answer).await?.ok().filter(|_| !self.has_ended())
     }
 
-    /// True if another replica has applied a change of the group's members that is later than those that this one has heard of, and that leaves it out: for good, since no later replica gets its number. Asks `others` one after the other.
+    /// True if another replica has applied a change of the group's members that leaves this one out, and that is not earlier than the last one that this one has applied: for good, since no later replica gets its number. Asks `others` one after the other.
     ///
     /// False as well where nobody answers. A replica that joins and knows no members asks in vain while a plan has it: a member that lags behind has not heard of it.
     pub async fn has_left(&self, others: &[ReplicaId]) -> bool {
@@ -33,7 +33,7 @@ impl Group {
         for other in others.iter().filter(|other| **other != own) {
             let since = self.with_replica(|replica| replica.members().since());
             if let Some(Answer::Members(base)) = self.ask(*other, Request::Members).await
-                && base.state.since > since
+                && base.state.since >= since.max(Index(1))
                 && base.state.members.member(own).is_none()
             {
                 return true;

@@ -507,7 +507,11 @@ impl Group {
         }
     }
 
+    /// Queues work on the tables. Of a replica that has ended nobody would take it: who waits for the work hears so at once.
     fn add_table_work(&self, state: &mut State, work: TableWork) {
+        if state.ended.is_some() {
+            return;
+        }
         state.tables.push_back(work);
         self.table_work.notify();
     }

@@ -29,7 +29,7 @@ pub use self::stored::StoredGroup;
 /// The settings of a process's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupsLogOptions {
-    /// Bytes of records that the log may hold before a group whose records are the oldest is to be written again.
+    /// Bytes of the drive that the log may take before a group whose records are the oldest is to be written again.
     pub size: Bytes,
     /// The parallel log.
     pub log: ParallelOptions,
@@ -66,15 +66,19 @@ pub struct GroupsLog {
     log: ParallelLog,
     rules: Rules,
     size: Bytes,
+    /// Bytes of a block of the drive.
+    block: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     groups: BTreeMap<GroupId, Needed>,
-    /// The records that the log holds, and their bytes.
+    /// The records that the log holds, and the bytes of the drive that they take, as far as they were counted apart: of records that were written side by side one has the bytes of all.
     held: VecDeque<(Ticket, u64)>,
     held_bytes: u64,
+    /// Bytes of the drive that the log has taken since the opening, as far as `held` has them.
+    taken_bytes: u64,
     /// Bytes of records that said a group's whole state again, and of all others, since the opening.
     copied_bytes: u64,
     other_bytes: u64,
@@ -103,17 +107,20 @@ impl State {
         Ok(true)
     }
 
-    /// A record was written now.
-    fn count(&mut self, change: &Change, bytes: usize) {
+    /// A record was written now, and the log has taken so many bytes of the drive since the opening.
+    fn count(&mut self, ticket: Ticket, change: &Change, taken: u64) {
+        let bytes = taken.saturating_sub(self.taken_bytes);
+        self.taken_bytes += bytes;
         let counted =
             if matches!(change, Change::State(_)) { &mut self.copied_bytes } else { &mut self.other_bytes };
-        *counted += bytes as u64;
+        *counted += bytes;
+        self.hold(ticket, bytes);
     }
 
-    fn hold(&mut self, ticket: Ticket, bytes: usize) {
+    fn hold(&mut self, ticket: Ticket, bytes: u64) {
         let place = self.held.partition_point(|(of, _)| *of < ticket);
-        self.held.insert(place, (ticket, bytes as u64));
-        self.held_bytes += bytes as u64;
+        self.held.insert(place, (ticket, bytes));
+        self.held_bytes += bytes;
     }
 
     /// The ticket below which no group needs a record; `next` if none needs any.
@@ -142,10 +149,12 @@ impl GroupsLog {
         let mut found: BTreeMap<GroupId, FoundGroup> = BTreeMap::new();
         let mut state = State::default();
         let mut last = 0;
+        // A record that was found may share its blocks with others: it counts as if it had them alone.
+        let block = fs.device().geometry().block_size as usize;
         while let Some((Ticket(ticket), record)) = replay.next().await? {
             last = ticket;
             let (group, change) = Change::decode(&record).map_err(|why| Error::Record { ticket, why })?;
-            state.hold(Ticket(ticket), record.len());
+            state.hold(Ticket(ticket), record.len().next_multiple_of(block) as u64);
             state.note(rules, group, Ticket(ticket), &change);
             found.entry(group).or_default().take(change);
         }
@@ -154,7 +163,7 @@ impl GroupsLog {
             let bad = |why| Error::Record { ticket: last, why: format!("{group}, at the log's end: {why}") };
             groups.extend(found.end().map_err(bad)?.map(|stored| (group, stored)));
         }
-        let log = GroupsLog { log, rules, size: options.size, state: Mutex::new(state) };
+        let log = GroupsLog { log, rules, size: options.size, block: block as u64, state: Mutex::new(state) };
         Ok((log, groups))
     }
 
@@ -182,8 +191,7 @@ impl GroupsLog {
         {
             let mut state = self.state.lock();
             state.note(self.rules, group, ticket, change);
-            state.hold(ticket, record.len());
-            state.count(change, record.len());
+            state.count(ticket, change, self.log.stats().blocks * self.block);
         }
         // Writes of entries and votes let few records go: the next change of another kind retires them.
         if !matches!(change, Change::Write { base: None, .. }) {
@@ -205,18 +213,18 @@ impl GroupsLog {
         state.copied_bytes <= state.other_bytes
     }
 
-    /// Bytes of records that were written since the opening.
+    /// Bytes of the drive that were written since the opening.
     pub fn written(&self) -> u64 {
         let state = self.state.lock();
         state.copied_bytes + state.other_bytes
     }
 
-    /// Bytes of records above which the log is to be made smaller.
+    /// Bytes of the drive above which the log is to be made smaller.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Bytes of records that the log holds.
+    /// Bytes of the drive that the log's records take, about.
     pub fn held(&self) -> Bytes {
         Bytes(self.state.lock().held_bytes)
     }

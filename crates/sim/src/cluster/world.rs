@@ -115,7 +115,7 @@ impl World {
         let voters = Configuration::new((1..).map(ReplicaId).zip(roles));
         let drift = u32::try_from(2 * DRIFT_PPM).unwrap_or(u32::MAX);
         let settings = rules.settings(T, T / 10, drift);
-        let log_bytes = 1 << (12 + rng.below(4));
+        let log_bytes = 1 << (15 + rng.below(4));
         let faults = Faults::of(&mut rng);
         let mut world = World {
             process: Process::new(settings, log_bytes, rules),
