@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A cluster of five servers over three etcd, on this machine: clients write and read without pause while the leader of a group, a
-# backup, a witness and etcd's leader are killed (kill -9) in turn and started again. Then every acknowledged record is compared.
+# backup, a witness and etcd's leader are killed (kill -9) in turn and started again. Then every acknowledged record is compared. Then
+# the same while nodes die for good, are drained, removed, and come back.
 #
 #   scripts/cluster.sh [KILLS]     20 kills if not given
 #
@@ -18,4 +19,7 @@ if ! "$python" -m pip --quiet --disable-pip-version-check install --root-user-ac
   rm -rf "$work/python"
   need_packages python3-redis
 fi
-PYTHONPATH=$work/python "$python" scripts/cluster/kills.py --furrow "$built/furrow" --work "$work" --kills "$kills"
+mkdir "$work/kills" "$work/replace"
+PYTHONPATH=$work/python "$python" scripts/cluster/kills.py --furrow "$built/furrow" --work "$work/kills" --kills "$kills"
+say "nodes are replaced, drained, removed, and come back"
+PYTHONPATH=$work/python "$python" scripts/cluster/replace.py --furrow "$built/furrow" --work "$work/replace"

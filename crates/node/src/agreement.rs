@@ -29,7 +29,8 @@ const CHECK_PAUSE: Duration = Duration::from_millis(10);
 /// Checks of the groups' leaders between two attempts to join, and after an error of etcd.
 const CHECKS_BETWEEN_ATTEMPTS: u32 = 50;
 /// The sentence of a process whose node is not in the cluster any more.
-const REMOVED: &str = "this node was removed from the cluster: format its drive, so that it joins as a new one";
+const REMOVED: &str =
+    "this node was removed from the cluster: format its drive, so that it joins as a new one";
 
 /// The part of a process that speaks with etcd. Requests of clients never wait for it, and no error of etcd ends the process.
 pub(crate) struct Agreement {
@@ -122,7 +123,9 @@ impl Agreement {
             tokio::time::sleep(CHECK_PAUSE).await;
             self.leaders.write(&self.replicas, etcd);
             self.log_ended();
-            if joined.is_some_and(|joined| matches!(joined.state(), JoinedState::Superseded { .. } | JoinedState::Removed)) {
+            if joined.is_some_and(|joined| {
+                matches!(joined.state(), JoinedState::Superseded { .. } | JoinedState::Removed)
+            }) {
                 return;
             }
         }

@@ -86,7 +86,9 @@ impl Planned {
             }
         }
         for (group, Want { plan, .. }) in &view.want {
-            let Some(own) = plan.member_on(self.me()).filter(|_| !present.contains_key(group)) else { continue };
+            let Some(own) = plan.member_on(self.me()).filter(|_| !present.contains_key(group)) else {
+                continue;
+            };
             let place = Place { group: *group, replica: own.replica, role: own.role };
             let is_new = is_first(plan) && !view.seen.contains_key(group);
             let first = is_new.then(|| Base::first(configuration(plan), plan.preferred()));
@@ -98,8 +100,9 @@ impl Planned {
     /// The node's replicas.
     fn present(&self) -> BTreeMap<GroupId, Place> {
         let replicas = self.state.belonging.iter().flat_map(|belonging| &belonging.replicas);
-        let place =
-            |(group, (replica, role)): (&_, &_)| (*group, Place { group: *group, replica: *replica, role: *role });
+        let place = |(group, (replica, role)): (&_, &_)| {
+            (*group, Place { group: *group, replica: *replica, role: *role })
+        };
         replicas.map(place).collect()
     }
 
@@ -240,26 +243,4 @@ fn is_first(plan: &GroupPlan) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use replica::{ReplicaId, Role};
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn a_plan_with_a_replacement_makes_no_group() {
-        let plan = |last: u64| {
-            let numbers = [1, 2, last];
-            let roles = [Role::Witness, Role::Backup, Role::Witness];
-            let member = |(number, role): (u64, Role)| Member {
-                replica: ReplicaId(number),
-                node: NodeId(Uuid::from_u128(number.into())),
-                role,
-            };
-            let members = numbers.into_iter().zip(roles).map(member).collect();
-            GroupPlan::new(members, ReplicaId(1), ReplicaId(last)).unwrap()
-        };
-        assert!(is_first(&plan(3)));
-        assert!(!is_first(&plan(4)));
-    }
-}
+mod tests;

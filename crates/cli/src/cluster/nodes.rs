@@ -18,8 +18,10 @@ use crate::output;
 
 /// `furrow cluster drain`
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  furrow cluster drain --join http://127.0.0.1:2379 --cluster barn --node UUID\n\
-    Each replica is brought up on another node before the old one goes. Exit code 1: the node still has replicas.")]
+#[command(
+    after_help = "Example:\n  furrow cluster drain --join http://127.0.0.1:2379 --cluster barn --node UUID\n\
+    Each replica is brought up on another node before the old one goes. Exit code 1: the node still has replicas."
+)]
 pub struct DrainArgs {
     #[command(flatten)]
     etcd: EtcdArgs,
@@ -36,8 +38,10 @@ pub struct DrainArgs {
 
 /// `furrow cluster replace`
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  furrow cluster replace --join http://127.0.0.1:2379 --cluster barn --node UUID\n\
-    Without this verb the replicas of a dead node are replaced after --replace-after of furrow serve, and the node stays.")]
+#[command(
+    after_help = "Example:\n  furrow cluster replace --join http://127.0.0.1:2379 --cluster barn --node UUID\n\
+    Without this verb the replicas of a dead node are replaced after --replace-after of furrow serve, and the node stays."
+)]
 pub struct ReplaceArgs {
     #[command(flatten)]
     etcd: EtcdArgs,

@@ -1,8 +1,8 @@
 //! Fuzz target for the values that a cluster has in etcd.
 
 use placement::{
-    ClusterName, ClusterView, Drain, GroupPlan, Liveness, Meta, Node, RawValue, Revision, Seen, Slot, SlotMap,
-    ValueError,
+    ClusterName, ClusterView, Drain, GroupPlan, Liveness, Meta, Node, RawValue, Revision, Seen, Slot,
+    SlotMap, ValueError,
 };
 
 /// The longest message that is one line on a screen or a few.

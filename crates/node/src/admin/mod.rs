@@ -190,7 +190,8 @@ pub fn status(etcd: &EtcdSettings, cluster: &ClusterName) -> Result<Vec<GroupSta
 fn status_of(view: &ClusterView) -> Vec<GroupStatus> {
     let group = |range: &placement::SlotRange| {
         let plan = view.want.get(&range.group).map(|want| want.plan.members());
-        let wanted = plan.map(|plan| Configuration::new(plan.iter().map(|member| (member.replica, member.role))));
+        let wanted =
+            plan.map(|plan| Configuration::new(plan.iter().map(|member| (member.replica, member.role))));
         let seen = view.seen.get(&range.group);
         let replicas = plan.unwrap_or_default().iter().map(|member| ReplicaStatus {
             replica: member.replica,

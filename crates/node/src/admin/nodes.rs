@@ -36,12 +36,7 @@ impl Departure {
 ///
 /// # Errors
 /// No such node; errors of etcd.
-pub fn drain(
-    etcd: &EtcdSettings,
-    cluster: &ClusterName,
-    node: NodeId,
-    wait: Duration,
-) -> Result<Departure> {
+pub fn drain(etcd: &EtcdSettings, cluster: &ClusterName, node: NodeId, wait: Duration) -> Result<Departure> {
     run(async {
         let etcd = Etcd::connect(etcd, cluster.clone()).await?;
         etcd.set_drain(node, Some(Drain { is_last: false })).await?;

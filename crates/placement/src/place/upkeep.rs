@@ -24,7 +24,8 @@ pub struct Upkeep {
 /// The changes of etcd that the cluster in `view` needs, with these nodes as `dead`: replicas on dead and draining nodes are replaced, replicas that left and whose nodes are gone are forgotten, nodes that were drained for good are removed.
 pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     let gone: BTreeSet<NodeId> = dead.iter().chain(view.draining.keys()).copied().collect();
-    let live: BTreeSet<NodeId> = view.live_nodes().map(|(id, _)| id).filter(|id| !gone.contains(id)).collect();
+    let live: BTreeSet<NodeId> =
+        view.live_nodes().map(|(id, _)| id).filter(|id| !gone.contains(id)).collect();
     let nodes: Vec<Candidate> = view.nodes.iter().map(|(id, node)| Candidate::new(*id, node)).collect();
     let plans: BTreeMap<GroupId, GroupPlan> =
         view.want.iter().map(|(group, want)| (*group, want.plan.clone())).collect();
@@ -41,7 +42,8 @@ pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     }
     let is_last = |(id, drain): (&NodeId, &crate::Drain)| drain.is_last.then_some(*id);
     let removed = view.draining.iter().filter_map(is_last);
-    upkeep.removed = removed.filter(|node| !view.alive.contains_key(node) && !has_replicas(view, *node)).collect();
+    upkeep.removed =
+        removed.filter(|node| !view.alive.contains_key(node) && !has_replicas(view, *node)).collect();
     upkeep
 }
 

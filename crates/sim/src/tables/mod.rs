@@ -78,8 +78,8 @@ impl Open {
         self.groups.iter().map(contents).collect()
     }
 
-    fn carry_out(&self, (group, act): &(usize, Act)) -> shard::Result<()> {
-        let Some(tables) = self.groups.get(*group) else { return Ok(()) };
+    fn carry_out(&mut self, (group, act): &(usize, Act)) -> shard::Result<()> {
+        let Some(tables) = self.groups.get_mut(*group) else { return Ok(()) };
         match act {
             Act::Apply(entries) => tables.apply(entries),
             Act::Flush => tables.flush().map(|_| ()),
@@ -90,11 +90,23 @@ impl Open {
                 tables.flush().map(|_| ())
             }
             Act::Give(key, row) => tables.give(key, row.clone()),
+            Act::Remove => {
+                let group = GroupId(*group as u64);
+                GroupTables::remove(&self.db, group)?;
+                *tables = GroupTables::open(&self.db, group, Role::Witness)?;
+                Ok(())
+            }
         }
     }
 
     /// Carries out the steps from `first` on, at most `count`.
-    fn run(&self, workload: &Workload, first: usize, count: usize, recorder: &Recorder) -> shard::Result<()> {
+    fn run(
+        &mut self,
+        workload: &Workload,
+        first: usize,
+        count: usize,
+        recorder: &Recorder,
+    ) -> shard::Result<()> {
         for (index, step) in workload.steps.iter().enumerate().skip(first).take(count) {
             recorder.attempt(Plan::step(step.0, index));
             self.carry_out(step)?;
@@ -117,7 +129,7 @@ pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Bro
     let run = async {
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
         Fs::format(&device, &FormatOptions::default()).await?;
-        let open = Open::new(&device, broken).await?;
+        let mut open = Open::new(&device, broken).await?;
         open.groups.iter().try_for_each(|tables| tables.flush().map(|_| ()))?;
         recorder.ready();
         open.run(&plan, 0, plan.steps.len(), &recorder)?;
@@ -220,14 +232,14 @@ mod tests {
     #[test]
     fn tables_do_what_their_model_does() {
         let driver: Arc<dyn Driver> = RealDriver::new();
-        let (mut merges, mut ahead, mut bare) = (0, 0, 0);
+        let (mut merges, mut ahead, mut bare, mut removals) = (0, 0, 0, 0);
         for n in 0..12 {
             let workload = Workload::new(9, n, true);
             let emu = Emu::memory(workload.drive.options("emu:t", Latency::NONE), Arc::clone(&driver));
             let device: Arc<dyn ZonedDevice> = emu as Arc<dyn ZonedDevice>;
             block_on(&*driver, async {
                 Fs::format(&device, &FormatOptions::default()).await.expect("formats");
-                let open = Open::new(&device, BrokenRules::default()).await.expect("opens");
+                let mut open = Open::new(&device, BrokenRules::default()).await.expect("opens");
                 let mut model = vec![Contents::default(); GROUPS];
                 for (index, step) in workload.steps.iter().enumerate() {
                     let contents = &mut model[step.0];
@@ -236,6 +248,7 @@ mod tests {
                         ahead += u32::from(contents.rows.values().any(is_later));
                     }
                     merges += u32::from(matches!(step.1, Act::Merge(..)));
+                    removals += u32::from(matches!(step.1, Act::Remove) && *contents != Contents::default());
                     step.1.carry_out(contents);
                     bare += u32::from(contents.rows.values().any(|row| row.value.is_none()));
                     open.carry_out(step).expect("the tables work");
@@ -249,5 +262,6 @@ mod tests {
             });
         }
         assert!(merges > 100 && ahead > 100 && bare > 100, "{merges} merges, {ahead} ahead, {bare} bare");
+        assert!(removals > 3, "{removals} removals");
     }
 }

@@ -29,12 +29,14 @@ pub(super) enum Act {
     /// A snapshot's base is durable: the tables' index is raised, and made durable.
     SkipTo(Index),
     Give(Vec<u8>, Row),
+    /// The replica goes, and another one begins with nothing.
+    Remove,
 }
 
 impl Act {
     /// True if everything up to the step is durable behind it.
     pub(super) fn makes_durable(&self) -> bool {
-        matches!(self, Act::Flush | Act::SkipTo(_))
+        matches!(self, Act::Flush | Act::SkipTo(_) | Act::Remove)
     }
 
     /// Carries the step out on the model of a group's tables.
@@ -46,6 +48,7 @@ impl Act {
             Act::Merge(rows, index) => contents.merge(rows.clone(), *index),
             Act::SkipTo(index) => contents.applied = contents.applied.max(*index),
             Act::Give(key, row) => contents.give(key, row.clone()),
+            Act::Remove => *contents = Contents::default(),
         }
     }
 }
@@ -129,7 +132,8 @@ fn acts(rng: &mut Rng, log: &[Entry], model: &Contents) -> Vec<Act> {
         }
         50..62 => vec![Act::Flush],
         62..74 => vec![Act::DropValues(Index(rng.below(applied + 1)))],
-        74..88 => snapshot(rng, log, applied),
+        74..87 => snapshot(rng, log, applied),
+        87 => vec![Act::Remove],
         _ => lacking(rng, log, model).into_iter().collect(),
     }
 }
