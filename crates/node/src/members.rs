@@ -16,6 +16,8 @@ use crate::replicas::Replicas;
 /// Hexadecimal digits of a node's name for clients; a UUID has 32.
 const NAME_DIGITS: usize = 40;
 
+const NANOS_IN_MS: u128 = 1_000_000;
+
 /// Election timeouts in which the group of a leader that is gone has another one.
 const DOUBT: u32 = 4;
 
@@ -174,9 +176,9 @@ impl Cluster for Members {
         self.replicas.group(group).is_some_and(|local| local.group.view().is_ok())
     }
 
-    fn behind_ms(&self, _group: GroupId) -> Option<u64> {
-        // A backup does not know yet how old its tables are: its reads go to the leader.
-        None
+    fn behind_ms(&self, group: GroupId) -> Option<u64> {
+        let behind = self.replicas.group(group)?.group.behind()?;
+        u64::try_from(behind.as_nanos().div_ceil(NANOS_IN_MS)).ok()
     }
 
     fn close(&self) -> kv::Result<()> {

@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState};
 use units::Instant;
 
 use crate::entry::Command;
-use crate::{Base, ChangeRefused, Configuration, Index, ReplicaId, Term};
+use crate::{Base, ChangeRefused, Configuration, Index, Inquiry, ReplicaId, Term};
 
 /// The number of a client's command, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,6 +25,8 @@ pub struct Message {
     pub stable: Index,
     /// A snapshot: the leader's tables have every value.
     pub is_whole: bool,
+    /// A backup's acknowledgement of a heartbeat: a question for the commit index. A heartbeat to a backup: the answer to the last one, if the leader can give it.
+    pub inquiry: Option<Inquiry>,
 }
 
 /// An event that a replica takes.

@@ -33,6 +33,8 @@ pub(super) struct Leadership {
     proposals: BTreeMap<Index, ProposalId>,
     /// Reads that wait, and when they came.
     reads: Vec<(ReadId, Instant)>,
+    /// The last question for the commit index of each backup.
+    pub inquiries: BTreeMap<ReplicaId, u64>,
 }
 
 impl Leadership {
@@ -51,6 +53,7 @@ impl Leadership {
             next_heartbeat: now,
             proposals: BTreeMap::new(),
             reads: Vec::new(),
+            inquiries: BTreeMap::new(),
         }
     }
 

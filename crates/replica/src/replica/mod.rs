@@ -5,6 +5,8 @@ mod install;
 mod leadership;
 mod snapshots;
 
+use std::time::Duration;
+
 use raft::eraftpb::{ConfChangeV2, Entry, HardState, MessageType};
 use raft::{Config, INVALID_ID, RawNode, StateRole};
 use units::{Instant, SplitMix64};
@@ -16,8 +18,9 @@ use crate::entry::{Body, Command, concerns_members, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
-    Candidacy, ChangeRefused, Configuration, Index, Membership, Office, OfficeEntry, Offices, RemovalRefused,
-    ReplicaId, Role, Settings, StableIndex, Term, VotePromise, check_change, check_removal,
+    Candidacy, ChangeRefused, Configuration, Freshness, Index, Inquiry, Membership, Office, OfficeEntry,
+    Offices, RemovalRefused, ReplicaId, Role, Settings, StableIndex, Term, VotePromise, check_change,
+    check_removal,
 };
 
 /// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
@@ -27,6 +30,8 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 const MAX_IN_FLIGHT: usize = 256;
 /// The context of a vote that a leader asked for by handing over.
 const HANDED_OVER: &[u8] = b"CampaignTransfer";
+/// Makes the numbers of inquiries others than those that elections draw.
+const INQUIRIES: u64 = 0x1e55_0f7a_b1e5;
 
 /// The state on a replica's drive when it starts.
 #[derive(Clone, Debug)]
@@ -75,6 +80,7 @@ pub struct Replica {
     waiting: Vec<(u64, Vec<raft::eraftpb::Message>)>,
     /// The term of the last heartbeat that came, and when it was sent, by its leader's clock.
     heartbeat: Option<(Term, Instant)>,
+    freshness: Freshness,
 }
 
 impl Replica {
@@ -150,6 +156,7 @@ impl Replica {
             leadership: None,
             waiting: Vec::new(),
             heartbeat: None,
+            freshness: Freshness::new(settings, SplitMix64::new(seed ^ INQUIRIES).draw()),
         })
     }
 
@@ -185,10 +192,18 @@ impl Replica {
 
     /// True if the replica leads, serves clients, and no other one can have been elected until `now`. To be asked after a read was carried out.
     pub fn may_answer(&self, now: Instant) -> bool {
+        self.serves() && self.holds_lease(now)
+    }
+
+    /// True if the replica leads, knows everything that is committed, and no other one can have been elected until `now`.
+    fn holds_lease(&self, now: Instant) -> bool {
         let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
-        self.serves()
-            && self.node.raft.commit_to_current_term()
-            && self.leadership.as_ref().is_some_and(lasts)
+        self.node.raft.commit_to_current_term() && self.leadership.as_ref().is_some_and(lasts)
+    }
+
+    /// The time by which the tables of this backup may be behind the group's leader: see [`Freshness`]. `None`: not known yet, or the replica is a witness.
+    pub fn behind(&self, now: Instant) -> Option<Duration> {
+        self.freshness.behind(now)
     }
 
     /// The term in which the replica leads and takes commands, and the index of its office: tables that hold the log up to there have every command that was committed in earlier terms.
@@ -263,7 +278,7 @@ impl Replica {
 
     /// Gives a message to Raft, unless a rule is against it.
     fn take(&mut self, now: Instant, message: Message) {
-        let Message { raft: message, sent, stable, .. } = message;
+        let Message { raft: message, sent, stable, inquiry, .. } = message;
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
@@ -289,6 +304,15 @@ impl Replica {
                 let leads = self.leadership.as_mut().filter(|leads| leads.term.0 == message.term);
                 if let Some((leads, sent)) = leads.zip(sent) {
                     leads.lease.acknowledge(from, sent, now);
+                }
+                if let Some((leads, Inquiry::Asked(number))) = self.leadership.as_mut().zip(inquiry) {
+                    leads.inquiries.insert(from, number);
+                }
+            }
+            MessageType::MsgHeartbeat => {
+                if let Some(Inquiry::Answered(number, index)) = inquiry {
+                    self.freshness.answer(number, index, now);
+                    self.freshness.applied(self.applied);
                 }
             }
             _ => {}
@@ -369,6 +393,7 @@ impl Replica {
     /// The tables hold the log up to `index`. A snapshot that was taken meanwhile may hold more.
     fn apply_to(&mut self, index: Index) {
         self.applied = self.applied.max(index);
+        self.freshness.applied(self.applied);
         if index.0 > self.node.raft.raft_log.applied {
             self.node.advance_apply_to(index.0);
         }
@@ -508,8 +533,25 @@ impl Replica {
                 leads.sends_snapshot(now, to, Index(raft.get_snapshot().get_metadata().index));
             }
             let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
-            let message = Message { raft, sent, stable: self.stable.get(), is_whole };
+            let inquiry = self.inquiry(now, to, raft.msg_type);
+            let message = Message { raft, sent, stable: self.stable.get(), is_whole, inquiry };
             actions.push(Action::Send(to, Box::new(message)));
+        }
+    }
+
+    /// The question that a backup's acknowledgement carries, or the answer that a heartbeat does.
+    fn inquiry(&mut self, now: Instant, to: ReplicaId, kind: MessageType) -> Option<Inquiry> {
+        match kind {
+            MessageType::MsgHeartbeatResponse if self.role == Role::Backup => {
+                Some(Inquiry::Asked(self.freshness.ask(now)))
+            }
+            MessageType::MsgHeartbeat
+                if self.holds_lease(now) || self.settings.rules().answers_without_lease() =>
+            {
+                let number = self.leadership.as_ref()?.inquiries.get(&to)?;
+                Some(Inquiry::Answered(*number, Index(self.node.raft.raft_log.committed)))
+            }
+            _ => None,
         }
     }
 

@@ -20,6 +20,7 @@ mod values;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv::Overlay;
 use parking_lot::Mutex;
@@ -231,6 +232,13 @@ impl Group {
     /// Calls `then` with the replica.
     pub fn with_replica<R>(&self, then: impl FnOnce(&Replica) -> R) -> R {
         then(&self.state.lock().replica)
+    }
+
+    /// The time by which this backup's tables may be behind the leader: a read that begins now finds every write that was acknowledged earlier than so long ago. `None` where that is not known.
+    pub fn behind(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        // The clock is read with the replica in hand, so that no answer is younger.
+        state.replica.behind(self.parts.driver.now()).filter(|_| state.ended.is_none())
     }
 
     /// Calls `then` with the group's state in the groups' log, which is durable.
