@@ -96,7 +96,85 @@ def readonly_reads(furrow):
         return failures
 
 
-CHECKS = [readonly_reads]
+def majority_lost(furrow):
+    """A leader whose followers stop refuses commands with CLUSTERDOWN, long before the hold is over, and serves again with them."""
+    hold = 120
+    with Running(furrow, options=["--hold", f"{hold}s"]) as running:
+        running.write("key", "before")
+        leader = running.cluster.node_of(0, "primary")
+        others = [node for node in running.nodes if node is not leader]
+        for node in others:
+            node.child.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        replies = []
+        while time.monotonic() < begun + hold / 2 and not any("CLUSTERDOWN" in str(reply) for reply in replies):
+            try:
+                replies.append(Redis(running.port_of(leader), seconds=hold / 2).ask("SET", "key", "after"))
+            except OSError as error:
+                # The outcome of what was under way is open.
+                replies.append(f"{type(error).__name__}: {error}")
+        print(f"  {replies[-1]} after {time.monotonic() - begun:.2f} s", file=sys.stderr)
+        failures = [] if "CLUSTERDOWN" in str(replies[-1]) else [f"after {hold / 2} s: {replies[-1]}"]
+        for node in others:
+            node.child.send_signal(signal.SIGCONT)
+        told = running.write("key", "again", seconds=60)
+        return failures if told == "+OK" else failures + [f"with the followers back: {told}"]
+
+
+def ends_hand_over(furrow):
+    """SIGTERM hands the lead over, and etcd's sign of life goes at once; kill -9 beside it. Prints the pauses of writes."""
+    rounds, pauses, failures = 5, {"SIGTERM": [], "kill -9": []}, []
+    with Running(furrow) as running:
+        writer = Writer(running, "key")
+        writer.start()
+        for number in range(2 * rounds):
+            way = "SIGTERM" if number % 2 == 0 else "kill -9"
+            running.cluster.wait_until_whole()
+            time.sleep(1)
+            victim = running.cluster.node_of(0, "primary")
+            begin = time.monotonic()
+            if way == "SIGTERM":
+                code = victim.end()
+                alive = running.alive()
+                if code or len(alive) != len(running.nodes) - 1:
+                    failures.append(f"exit code {code}, {len(alive)} nodes alive in etcd after it")
+            else:
+                victim.kill()
+            time.sleep(3)
+            pauses[way].append(writer.pause(begin, time.monotonic()))
+            victim.start()
+        writer.stop()
+        final = running.read("key")
+        if final is None or int(final) < writer.acknowledged[-1][1]:
+            failures.append(f"{writer.acknowledged[-1][1]} was acknowledged, the key is {final}")
+    for way, longest in pauses.items():
+        print(f"  {way}: pauses of {', '.join(f'{pause:.3f}' for pause in sorted(longest))} s", file=sys.stderr)
+    if sorted(pauses["SIGTERM"])[rounds // 2] >= sorted(pauses["kill -9"])[rounds // 2]:
+        failures.append("the median pause at SIGTERM is no shorter than at kill -9")
+    return failures
+
+
+def leads_return(furrow):
+    """After each process was killed and started again, each leads the group that the plan prefers it for."""
+    with Running(furrow, groups=3) as running:
+        begin = [group["leader"] for group in running.cluster.status()[1]["groups"]]
+        preferred = running.preferred()
+        for node in running.nodes:
+            node.kill()
+            time.sleep(2)
+            node.start()
+            running.cluster.wait_until_whole()
+        begun = time.monotonic()
+        while time.monotonic() < begun + 120:
+            leaders = [group["leader"] for group in running.cluster.status()[1].get("groups", [])]
+            if leaders == preferred:
+                break
+            time.sleep(0.5)
+        print(f"  replicas {begin} led, {preferred} are preferred, {leaders} lead {time.monotonic() - begun:.0f} s after the last start", file=sys.stderr)
+        return [] if leaders == preferred else [f"{leaders} lead, {preferred} are preferred"]
+
+
+CHECKS = [readonly_reads, majority_lost, ends_hand_over, leads_return]
 
 
 def main():

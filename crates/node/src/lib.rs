@@ -10,16 +10,18 @@
 //!
 //! No request waits for etcd: what it said last lies on the drive, and a process starts from that.
 //!
-//! Floors, from below: `error`, `options`, `state`; `replicas`; `members`; `agreement`; `run`.
+//! Floors, from below: `error`, `options`, `state`; `replicas`; `handing_over`; `members`; `agreement`, `spread`; `run`.
 #![forbid(unsafe_code)]
 
 pub mod admin;
 mod agreement;
 mod error;
+mod handing_over;
 mod members;
 mod options;
 mod replicas;
 mod run;
+mod spread;
 mod state;
 
 pub use error::{Error, Result};

@@ -52,6 +52,8 @@ pub enum Event {
     NotInstalled(Index),
     /// The replica shall lead no longer, if it does: a witness that has everything committed takes over.
     HandOver,
+    /// The replica shall lead no longer, if it does: this witness takes over, once it has everything committed.
+    HandOverTo(ReplicaId),
     /// The group is to have these voters. Those that it has keep their roles; the leader is among them. Said again after each change of the leader until the members are these.
     Change(Configuration),
     /// The tables, to which everything up to `upto` was applied, hold the value of each record, durably: what the leader of this term pulls has come.

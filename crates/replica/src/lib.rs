@@ -41,6 +41,7 @@ mod role;
 mod rules;
 mod settings;
 mod stable;
+mod stats;
 
 pub use base::{Base, GroupState};
 pub use candidacy::Candidacy;
@@ -59,3 +60,4 @@ pub use role::{Index, ReplicaId, Role, Term};
 pub use rules::BrokenRule;
 pub use settings::Settings;
 pub use stable::StableIndex;
+pub use stats::{GroupStats, ReplicaCounts, ReplicaStats};

@@ -16,8 +16,12 @@ const READ_ROUNDS: u32 = 10;
 pub(super) struct Leadership {
     pub term: Term,
     pub lease: LeaderLease,
-    /// A client asked that another replica leads.
+    /// When the term began.
+    pub began: Instant,
+    /// The process asked that another replica leads.
     pub is_asked_to_hand_over: bool,
+    /// The witness that is to take over, and no other one.
+    pub successor: Option<ReplicaId>,
     /// When a handing over began.
     pub handed_over: Option<Instant>,
     /// The index of the leader's office in the log, if it took one.
@@ -43,7 +47,9 @@ impl Leadership {
         Leadership {
             term,
             lease: LeaderLease::new(settings, leader, now),
+            began: now,
             is_asked_to_hand_over: false,
+            successor: None,
             handed_over: None,
             office: None,
             wanted: None,

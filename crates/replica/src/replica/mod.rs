@@ -1,8 +1,10 @@
 //! One replica of a group: Raft, and the group's rules around it.
 
 mod change;
+mod handing_over;
 mod install;
 mod leadership;
+mod observed;
 mod snapshots;
 
 use std::time::Duration;
@@ -19,8 +21,8 @@ use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
     Candidacy, ChangeRefused, Configuration, Freshness, Index, Inquiry, Membership, Office, OfficeEntry,
-    Offices, RemovalRefused, ReplicaId, Role, Settings, StableIndex, Term, VotePromise, check_change,
-    check_removal,
+    Offices, RemovalRefused, ReplicaCounts, ReplicaId, Role, Settings, StableIndex, Term, VotePromise,
+    check_change, check_removal,
 };
 
 /// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
@@ -81,6 +83,9 @@ pub struct Replica {
     /// The term of the last heartbeat that came, and when it was sent, by its leader's clock.
     heartbeat: Option<(Term, Instant)>,
     freshness: Freshness,
+    /// When the replica stopped leading because no majority acknowledged its heartbeats; `None` once it knows a leader.
+    cut_off_at: Option<Instant>,
+    counts: ReplicaCounts,
 }
 
 impl Replica {
@@ -157,6 +162,8 @@ impl Replica {
             waiting: Vec::new(),
             heartbeat: None,
             freshness: Freshness::new(settings, SplitMix64::new(seed ^ INQUIRIES).draw()),
+            cut_off_at: None,
+            counts: ReplicaCounts::default(),
         })
     }
 
@@ -201,6 +208,12 @@ impl Replica {
         self.node.raft.commit_to_current_term() && self.leadership.as_ref().is_some_and(lasts)
     }
 
+    /// True if the replica led and lost its majority, at least two election timeouts after the last sign of it, and has heard of no other leader: the group cannot serve here, however long a command waits.
+    pub fn is_cut_off(&self, now: Instant) -> bool {
+        // The replica stopped leading one election timeout after the last sign, or later.
+        self.cut_off_at.is_some_and(|at| now.since(at) >= self.settings.election_timeout)
+    }
+
     /// The time by which the tables of this backup may be behind the group's leader: see [`Freshness`]. `None`: not known yet, or the replica is a witness.
     pub fn behind(&self, now: Instant) -> Option<Duration> {
         self.freshness.behind(now)
@@ -241,11 +254,8 @@ impl Replica {
                 }
             }
             Event::NotInstalled(index) => self.install.failed(index),
-            Event::HandOver => {
-                if let Some(leads) = &mut self.leadership {
-                    leads.is_asked_to_hand_over = true;
-                }
-            }
+            Event::HandOver => self.is_to_hand_over(None),
+            Event::HandOverTo(successor) => self.is_to_hand_over(Some(successor)),
             Event::Whole { term, upto } => {
                 let has_all = self.node.store().last_given_without().is_none_or(|lacking| lacking <= upto);
                 let leads = self.leadership.as_ref().is_some_and(|leads| leads.term == term);
@@ -261,6 +271,9 @@ impl Replica {
             if !self.node.has_ready() {
                 break;
             }
+        }
+        if self.leader().is_some() {
+            self.cut_off_at = None;
         }
         self.drop_values(&mut actions);
         self.retire(now, &mut actions);
@@ -404,6 +417,7 @@ impl Replica {
         match self.leadership.as_mut() {
             Some(leads) => {
                 if leads.lease.is_cut_off(now, self.members.current()) {
+                    self.cut_off_at = Some(now);
                     self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
                 } else if now >= leads.next_heartbeat() {
                     leads.sends_heartbeat(now);
@@ -414,6 +428,7 @@ impl Replica {
                 self.candidacy.stood(now, self.chance.draw());
                 // Learners and removed replicas do not stand, nor one whose base is not durable: Raft would look for entries before it.
                 if self.node.raft.promotable() && self.taken_over.is_none() {
+                    self.counts.elections += 1;
                     self.node.campaign().ok();
                 }
             }
@@ -530,6 +545,7 @@ impl Replica {
             if let Some(leads) =
                 self.leadership.as_mut().filter(|_| raft.msg_type == MessageType::MsgSnapshot)
             {
+                self.counts.snapshots_sent += 1;
                 leads.sends_snapshot(now, to, Index(raft.get_snapshot().get_metadata().index));
             }
             let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
@@ -694,29 +710,6 @@ impl Replica {
     /// Raft takes each entry of a leader, but while it hands over.
     fn propose_change(&mut self, change: ConfChangeV2) {
         self.node.propose_conf_change(Vec::new(), change).ok();
-    }
-
-    /// Begins to hand leadership over to a witness that has everything committed, or sees to it that it ends: a leader that is still there one election timeout later steps down, because it has had no lease since. Raft takes no proposals meanwhile, and sends the witness what it lacks.
-    fn hand_over(&mut self, now: Instant) {
-        let Some(leads) = self.leadership.as_mut() else { return };
-        if let Some(began) = leads.handed_over {
-            if now.since(began) >= self.settings.election_timeout {
-                self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
-            }
-            return;
-        }
-        let progress = self.node.raft.prs();
-        let witnesses =
-            self.members.current().voters().filter(|(id, role)| *role == Role::Witness && *id != self.id);
-        let witnesses = witnesses.filter(|(id, _)| self.members.stays(*id));
-        let committed = self.committed;
-        let has_all = |id: &ReplicaId| progress.get(id.0).is_some_and(|of| of.matched >= committed.0);
-        let ready: Vec<ReplicaId> = witnesses.map(|(id, _)| id).filter(has_all).collect();
-        let place = self.chance.draw() % ready.len().max(1) as u64;
-        let Some(chosen) = usize::try_from(place).ok().and_then(|place| ready.get(place)) else { return };
-        leads.lease.hand_over();
-        leads.handed_over = Some(now);
-        self.node.transfer_leader(chosen.0);
     }
 
     fn drop_values(&mut self, actions: &mut Vec<Action>) {

@@ -114,7 +114,8 @@ impl Router<'_> {
         if read_only && access == Access::Backup && self.reads_here(range) {
             return Route::Backup { group, elsewhere };
         }
-        if leader.is_some() || self.hold_is_over { Route::Refused(elsewhere) } else { Route::Unled }
+        let is_refused = leader.is_some() || self.hold_is_over || self.cluster.is_cut_off(group);
+        if is_refused { Route::Refused(elsewhere) } else { Route::Unled }
     }
 
     /// Whether this process has a backup of the range's group that is recent enough to be read.
@@ -139,7 +140,10 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::cluster::{ClusterNode, NodeIndex};
+    use crate::cluster::{ClusterNode, GroupStats, HandingOver, NodeIndex};
+
+    /// A group whose leader is this process, without its majority.
+    const CUT_OFF: GroupId = GroupId(6);
 
     /// This process's replicas: whether each leads, and how far it is behind.
     #[derive(Debug, Default)]
@@ -157,6 +161,15 @@ mod tests {
         }
         fn behind_ms(&self, group: GroupId) -> Option<u64> {
             self.0.get(&group.0)?.1
+        }
+        fn is_cut_off(&self, group: GroupId) -> bool {
+            group == CUT_OFF
+        }
+        fn stats(&self) -> Vec<GroupStats> {
+            Vec::new()
+        }
+        fn hand_over(&self) -> HandingOver {
+            Box::pin(std::future::ready(()))
         }
         fn changes(&self) -> watch::Receiver<u64> {
             watch::channel(0).1
@@ -190,6 +203,7 @@ mod tests {
                 range(200, 299, 3, None, &[]),
                 range(300, 399, 4, Some(0), &[]),
                 range(400, 499, 5, Some(1), &[]),
+                range(600, 699, 6, None, &[]),
             ],
         }
     }
@@ -239,6 +253,7 @@ mod tests {
             assert_eq!(route(slot, true, |_, _| {}), Route::Unled);
             assert_eq!(route(slot, true, |router, _| router.hold_is_over = true), refused(SLOT_NOT_SERVED));
         }
+        assert_eq!(route(600, false, |_, _| {}), refused(SLOT_NOT_SERVED), "nothing is waited for");
         assert_eq!(route(0, false, |router, _| router.gave_back = Some(GroupId(1))), Route::Unled);
         assert_eq!(route(500, false, |_, _| {}), refused(SLOT_NOT_SERVED), "no group has the slot");
     }

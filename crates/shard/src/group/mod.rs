@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use kv::Overlay;
 use parking_lot::Mutex;
-use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
+use replica::{Action, Event, GroupStats, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
 use units::sync::Event as Signal;
 use units::{Bytes, Driver, Instant, Spawned, sleep_until, spawn};
 
@@ -135,6 +135,8 @@ struct State {
     written: u64,
     /// The drive has no room for the record that is being written.
     lacks_room: bool,
+    /// Clients' writes that were refused because the log was full.
+    refused_full: u64,
     /// The error that ended the group, for people; empty if it was closed.
     ended: Option<String>,
 }
@@ -198,6 +200,7 @@ impl Group {
             room: Room::Enough,
             written: 0,
             lacks_room: false,
+            refused_full: 0,
             ended: None,
         };
         let group = Arc::new(Group {
@@ -241,6 +244,32 @@ impl Group {
         state.replica.behind(self.parts.driver.now()).filter(|_| state.ended.is_none())
     }
 
+    /// True if this replica led, and lost its majority two election timeouts ago or earlier: see [`Replica::is_cut_off`].
+    pub fn is_cut_off(&self) -> bool {
+        let state = self.state.lock();
+        state.ended.is_none() && state.replica.is_cut_off(self.parts.driver.now())
+    }
+
+    /// True if this replica leads, and could hand over at once: see [`Replica::could_hand_over_to`].
+    pub fn could_hand_over_to(&self, successor: ReplicaId, led_for: Duration) -> bool {
+        let state = self.state.lock();
+        let now = self.parts.driver.now();
+        state.ended.is_none() && state.replica.could_hand_over_to(successor, now, led_for)
+    }
+
+    /// The replica in numbers.
+    pub fn stats(&self) -> GroupStats {
+        let state = self.state.lock();
+        GroupStats {
+            group: self.place.group,
+            replica: state.replica.stats(self.parts.driver.now()),
+            log_limit: self.options.log.0,
+            unfinished: state.clients.commands() as u64,
+            refused_full: state.refused_full,
+            has_ended: state.ended.is_some(),
+        }
+    }
+
     /// Calls `then` with the group's state in the groups' log, which is durable.
     pub fn with_stored<R>(&self, then: impl FnOnce(&StoredGroup) -> R) -> R {
         then(&self.stored.lock())
@@ -279,7 +308,7 @@ impl Group {
         }
     }
 
-    /// Gives the replica an event of its process: `HandOver` or `Change`.
+    /// Gives the replica an event of its process: `HandOver`, `HandOverTo` or `Change`.
     pub fn tell(&self, event: Event) {
         self.handle(event);
     }
@@ -325,6 +354,7 @@ impl Group {
             } else if bytes > MAX_COMMAND {
                 Err(Refused::TooLong(bytes))
             } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.most_log_bytes(batch)) {
+                state.refused_full += 1;
                 Err(Refused::Full)
             } else {
                 let (id, ended) = state.clients.begin_command();
