@@ -121,7 +121,7 @@ class BreakingProxy:
 
 
 class Running:
-    """A cluster with K = 1 over one etcd, whole when it is entered. `options`: more arguments of each server."""
+    """A cluster with K = 1 over one etcd, whole when it is entered. `drive`: the parameters of all drives, or of each; `options`: more arguments of each server."""
 
     def __init__(self, furrow, nodes=3, groups=1, drive=None, options=()):
         self.work = tempfile.mkdtemp()
@@ -129,8 +129,9 @@ class Running:
         self.cluster = Cluster(furrow, self.work, self.etcds, nodes=nodes, groups=groups, copies=1)
         self.nodes, self.ports = self.cluster.nodes, self.cluster.ports
         self.etcd, self.values = self.etcds.members[0], EtcdValues(self.etcds.clients[0])
-        for number, node in enumerate(self.nodes if drive else []):
-            node.command[node.command.index("-d") + 1] = f"emu:{self.drive(number)}?{drive}"
+        drives = [drive] * nodes if isinstance(drive, str) else drive or []
+        for number, (node, parameters) in enumerate(zip(self.nodes, drives)):
+            node.command[node.command.index("-d") + 1] = f"emu:{self.drive(number)}?{parameters}"
         for node in self.nodes:
             node.command += options
         self.others = []

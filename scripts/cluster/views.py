@@ -3,12 +3,13 @@
 Each check has a cluster of its own, and names what is wrong."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
 import time
 
-from faults import Redis, Running, is_answer
+from faults import Redis, Running, is_answer, try_ask
 
 # The age up to which backups answer (furrow serve --stale-limit), in seconds.
 STALE_LIMIT = 1.0
@@ -174,7 +175,28 @@ def leads_return(furrow):
         return [] if leaders == preferred else [f"{leaders} lead, {preferred} are preferred"]
 
 
-CHECKS = [readonly_reads, majority_lost, ends_hand_over, leads_return]
+def follower_full(furrow):
+    """A follower's drive nears full: growing writes are refused with OOM, DEL is taken, and no replica ends."""
+    drives = ["zones=40&zone-size=8MiB"] + 2 * ["zones=256&zone-size=8MiB"]
+    running = Running(furrow, drive=drives)
+    running.nodes[0].command += ["--offer", "backup"]
+    with running:
+        value, reply, number, end = os.urandom(512 << 10), "+OK", 0, time.monotonic() + 120
+        while reply == "+OK" and time.monotonic() < end:
+            reply = running.write(f"key{number}", value, seconds=2)
+            number += 1
+        deleted = [try_ask(port, "DEL", "key0") for port in running.ports]
+        print(f"  {number - 1} records of 512 KiB, then {str(reply)[:60]}", file=sys.stderr)
+        failures = [] if "OOM" in str(reply) else [f"after {number - 1} records a write is answered with {reply}"]
+        if 1 not in deleted:
+            failures.append(f"DEL is answered with {deleted}")
+        ended = [node.name for node in running.nodes if "the replica has ended" in node.tail()]
+        if ended or running.cluster.status()[0]:
+            failures.append(f"the replica of {ended} ended; the status is {running.cluster.status()[0]}")
+        return failures
+
+
+CHECKS = [readonly_reads, follower_full, majority_lost, ends_hand_over, leads_return]
 
 
 def main():

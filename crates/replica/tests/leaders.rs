@@ -143,3 +143,25 @@ fn a_backup_is_behind_by_two_heartbeats_at_most_while_a_leader_answers_it() {
     group.run(T / 5);
     assert!(behind(&group, 1).is_some_and(|behind| behind <= T / 5), "{:?}", behind(&group, 1));
 }
+
+#[test]
+fn a_leader_hears_that_a_voter_s_drive_nears_full_as_long_as_the_voter_answers() {
+    let mut group = Group::led_by(0);
+    let lacks = |group: &Group| group.replicas[0].voter_lacks_room(group.now);
+    group.run(T);
+    assert!(!lacks(&group));
+    for voter in [1, 2] {
+        group.step(voter, Event::Room { lacks: true });
+        group.run(T / 5);
+        assert!(lacks(&group), "{voter}");
+        group.step(voter, Event::Room { lacks: false });
+        group.run(T / 5);
+        assert!(!lacks(&group), "{voter}");
+    }
+    group.step(2, Event::Room { lacks: true });
+    group.run(T / 5);
+    assert!(!group.replicas[0].could_hand_over_to(ReplicaId(3), group.now, T));
+    group.cut_off = vec![2];
+    group.run(2 * T);
+    assert!(!lacks(&group), "a voter that is away needs no room");
+}

@@ -317,8 +317,14 @@ fn a_commit_index_beyond_the_log_ends_no_thread() {
         commit: 1_000_000,
         ..Default::default()
     };
-    let message =
-        replica::Message { raft, sent: None, stable: replica::Index(0), is_whole: false, inquiry: None };
+    let message = replica::Message {
+        raft,
+        sent: None,
+        stable: replica::Index(0),
+        is_whole: false,
+        inquiry: None,
+        lacks_room: false,
+    };
     let group = Arc::clone(&cluster.nodes[follower].group);
     let received = std::thread::spawn(move || {
         group.receive(from, PeerMessage::Replica(Box::new(message)));

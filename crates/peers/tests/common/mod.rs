@@ -54,6 +54,7 @@ pub fn heartbeat(from: u64, to: u64) -> PeerMessage {
         stable: Index(2),
         is_whole: false,
         inquiry: None,
+        lacks_room: false,
     }))
 }
 

@@ -13,7 +13,7 @@ use crate::{ReplicaId, Role};
 const HEARTBEATS_MISSED: u32 = 4;
 
 impl Replica {
-    /// True if the replica has led for a time, has every value, and could hand over to this other witness at once: the witness has everything committed, but for entries on their way, and answers; no change of members is under way.
+    /// True if the replica has led for a time, has every value, and could hand over to this other witness at once: the witness has everything committed, but for entries on their way, answers, and has room; no change of members is under way.
     pub fn could_hand_over_to(&self, successor: ReplicaId, now: Instant, led_for: Duration) -> bool {
         let Some(leads) = self.leadership.as_ref().filter(|_| self.serves() && self.is_whole_copy()) else {
             return false;
@@ -34,6 +34,7 @@ impl Replica {
             && leads.handed_over.is_none()
             && now.since(leads.began) >= led_for
             && answers(leads)
+            && !leads.lacking_room.contains(&successor)
             && self.holds_lease(now)
     }
 

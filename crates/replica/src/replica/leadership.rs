@@ -1,6 +1,6 @@
 //! A term in which a replica leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use units::Instant;
@@ -39,6 +39,8 @@ pub(super) struct Leadership {
     reads: Vec<(ReadId, Instant)>,
     /// The last question for the commit index of each backup.
     pub inquiries: BTreeMap<ReplicaId, u64>,
+    /// The replicas whose drives near full, by their last acknowledgements.
+    pub lacking_room: BTreeSet<ReplicaId>,
 }
 
 impl Leadership {
@@ -60,6 +62,7 @@ impl Leadership {
             proposals: BTreeMap::new(),
             reads: Vec::new(),
             inquiries: BTreeMap::new(),
+            lacking_room: BTreeSet::new(),
         }
     }
 
@@ -113,6 +116,15 @@ impl Leadership {
             // A heartbeat that is sent later than the read came answers it, and all that came meanwhile.
             let soon = self.last_heartbeat.after(self.heartbeat / READ_ROUNDS);
             self.next_heartbeat = self.next_heartbeat.min(soon.max(now.after(Duration::from_nanos(1))));
+        }
+    }
+
+    /// A replica acknowledged a heartbeat and said whether its drive nears full.
+    pub(super) fn notes_room(&mut self, replica: ReplicaId, lacks: bool) {
+        if lacks {
+            self.lacking_room.insert(replica);
+        } else {
+            self.lacking_room.remove(&replica);
         }
     }
 

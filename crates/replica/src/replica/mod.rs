@@ -86,6 +86,8 @@ pub struct Replica {
     /// When the replica stopped leading because no majority acknowledged its heartbeats; `None` once it knows a leader.
     cut_off_at: Option<Instant>,
     counts: ReplicaCounts,
+    /// The replica's drive nears full.
+    lacks_room: bool,
 }
 
 impl Replica {
@@ -164,6 +166,7 @@ impl Replica {
             freshness: Freshness::new(settings, SplitMix64::new(seed ^ INQUIRIES).draw()),
             cut_off_at: None,
             counts: ReplicaCounts::default(),
+            lacks_room: false,
         })
     }
 
@@ -206,6 +209,16 @@ impl Replica {
     fn holds_lease(&self, now: Instant) -> bool {
         let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
         self.node.raft.commit_to_current_term() && self.leadership.as_ref().is_some_and(lasts)
+    }
+
+    /// True if the drive of another voter nears full, by what it said within the last election timeout: a leader's commands that need more room are to be refused. A voter that is away says nothing, and the group goes on without it.
+    pub fn voter_lacks_room(&self, now: Instant) -> bool {
+        let Some(leads) = &self.leadership else { return false };
+        let is_recent = |sent: Instant| now.since(sent) < self.settings.election_timeout;
+        leads.lacking_room.iter().any(|id| {
+            let votes = self.members.current().role(*id).is_some();
+            votes && leads.lease.acknowledged_by(*id).is_some_and(is_recent)
+        })
     }
 
     /// True if the replica led and lost its majority, at least two election timeouts after the last sign of it, and has heard of no other leader: the group cannot serve here, however long a command waits.
@@ -261,6 +274,7 @@ impl Replica {
                 let leads = self.leadership.as_ref().is_some_and(|leads| leads.term == term);
                 self.is_whole |= has_all && leads && self.offices.keeps_values(self.id);
             }
+            Event::Room { lacks } => self.lacks_room = lacks,
             Event::Change(target) => self.want(target, &mut actions),
         }
         self.keep_time(now);
@@ -291,7 +305,7 @@ impl Replica {
 
     /// Gives a message to Raft, unless a rule is against it.
     fn take(&mut self, now: Instant, message: Message) {
-        let Message { raft: message, sent, stable, inquiry, .. } = message;
+        let Message { raft: message, sent, stable, inquiry, lacks_room, .. } = message;
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
@@ -317,6 +331,7 @@ impl Replica {
                 let leads = self.leadership.as_mut().filter(|leads| leads.term.0 == message.term);
                 if let Some((leads, sent)) = leads.zip(sent) {
                     leads.lease.acknowledge(from, sent, now);
+                    leads.notes_room(from, lacks_room);
                 }
                 if let Some((leads, Inquiry::Asked(number))) = self.leadership.as_mut().zip(inquiry) {
                     leads.inquiries.insert(from, number);
@@ -550,7 +565,8 @@ impl Replica {
             }
             let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
             let inquiry = self.inquiry(now, to, raft.msg_type);
-            let message = Message { raft, sent, stable: self.stable.get(), is_whole, inquiry };
+            let lacks_room = self.lacks_room && raft.msg_type == MessageType::MsgHeartbeatResponse;
+            let message = Message { raft, sent, stable: self.stable.get(), is_whole, inquiry, lacks_room };
             actions.push(Action::Send(to, Box::new(message)));
         }
     }

@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fs::Fs;
 use kv::Overlay;
 use parking_lot::Mutex;
 use replica::{Action, Event, GroupStats, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
@@ -120,6 +121,18 @@ pub struct Group {
     clock: Signal,
     applied: Signal,
     tasks: Mutex<Vec<Spawned<()>>>,
+    drive: Mutex<Option<Drive>>,
+}
+
+/// The drive of a replica, which tells the leader when it nears full.
+struct Drive {
+    fs: Fs,
+    /// Free bytes below which the drive nears full.
+    reserve: Bytes,
+    /// The replica was told that the drive nears full.
+    lacks_room: bool,
+    /// When the free bytes were read last.
+    looked_at: Instant,
 }
 
 struct State {
@@ -215,6 +228,7 @@ impl Group {
             clock: Signal::new(),
             applied: Signal::new(),
             tasks: Mutex::default(),
+            drive: Mutex::default(),
         });
         let driver = &group.parts.driver;
         let tasks = vec![
@@ -242,6 +256,42 @@ impl Group {
         let state = self.state.lock();
         // The clock is read with the replica in hand, so that no answer is younger.
         state.replica.behind(self.parts.driver.now()).filter(|_| state.ended.is_none())
+    }
+
+    /// Has the replica tell the leader when less than `reserve` is free on its drive.
+    pub(crate) fn watch_room(&self, fs: Fs, reserve: Bytes) {
+        *self.drive.lock() = Some(Drive { fs, reserve, lacks_room: false, looked_at: Instant::ORIGIN });
+    }
+
+    /// True if this replica leads, and the drive of another voter nears full: see [`Replica::voter_lacks_room`].
+    pub(crate) fn voter_lacks_room(&self) -> bool {
+        self.state.lock().replica.voter_lacks_room(self.parts.driver.now())
+    }
+
+    /// Tells the replica if its drive has come to near full, or has room again. Reads the drive's free bytes twice a heartbeat at most.
+    fn look_at_room(&self) {
+        let changed = {
+            let mut drive = self.drive.lock();
+            let Some(Drive { fs, reserve, lacks_room, looked_at }) = &mut *drive else { return };
+            let now = self.parts.driver.now();
+            if now.since(*looked_at) < self.options.settings.heartbeat / 2 {
+                return;
+            }
+            *looked_at = now;
+            let lacks = fs.statfs().free < *reserve;
+            let is_new = lacks != *lacks_room;
+            *lacks_room = lacks;
+            is_new.then_some(lacks)
+        };
+        if let Some(lacks) = changed {
+            let (group, replica) = (self.place.group, self.place.replica.0);
+            if lacks {
+                tracing::warn!(%group, replica, "the drive nears full: the leader refuses writes that need room");
+            } else {
+                tracing::info!(%group, replica, "the drive has room again");
+            }
+            self.handle(Event::Room { lacks });
+        }
     }
 
     /// True if this replica led, and lost its majority two election timeouts ago or earlier: see [`Replica::is_cut_off`].
@@ -565,6 +615,7 @@ impl Group {
             } else {
                 within(driver, due, self.clock.changed_since(version)).await;
             }
+            self.look_at_room();
             self.make_room();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | bytes | | |
 //! |---|---|---|
-//! | 0 | 1 | flags: 1 Raft rejects, 2 a vote for whom the leader hands over to, 4 the sender's tables are whole, 8 `sent` follows, 16 entries follow, 32 a question for the commit index, or its answer, follows |
+//! | 0 | 1 | flags: 1 Raft rejects, 2 a vote for whom the leader hands over to, 4 the sender's tables are whole, 8 `sent` follows, 16 entries follow, 32 a question for the commit index, or its answer, follows, 64 the sender's drive nears full |
 //! | 1 | 8 | term; little-endian, like all numbers |
 //! | 9 | 8 | stable index |
 //! | 17 | 8 each | the numbers of this kind of message, in the order of the second table |
@@ -22,7 +22,7 @@
 //! | 6 | answer to 5 | commit and its term | 1 |
 //! | 7 | snapshot | | |
 //! | 8 | heartbeat | commit | 32 |
-//! | 9 | answer to 8 | commit | 32 |
+//! | 9 | answer to 8 | commit | 32, 64 |
 //! | 10 | stand for election now | | |
 //!
 //! Replicas send no other messages of Raft, and no other fields.
@@ -43,6 +43,7 @@ const WHOLE: u8 = 4;
 const SENT: u8 = 8;
 const ENTRIES: u8 = 16;
 const INQUIRY: u8 = 32;
+const LACKS_ROOM: u8 = 64;
 /// The flags that any message may have.
 const COMMON: u8 = WHOLE | SENT;
 
@@ -107,7 +108,7 @@ const FORMS: &[Form] = &[
     form(6, MessageType::MsgRequestPreVoteResponse, &[Commit, CommitTerm], REJECTS),
     form(SNAPSHOT, MessageType::MsgSnapshot, &[], 0),
     form(HEARTBEAT, MessageType::MsgHeartbeat, &[Commit], INQUIRY),
-    form(9, MessageType::MsgHeartbeatResponse, &[Commit], INQUIRY),
+    form(9, MessageType::MsgHeartbeatResponse, &[Commit], INQUIRY | LACKS_ROOM),
     form(10, MessageType::MsgTimeoutNow, &[], 0),
 ];
 
@@ -121,7 +122,7 @@ pub(super) fn kind_of(message: &Message) -> Option<u8> {
 /// # Panics
 /// An entry of 4 GiB or more.
 pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: &Message) -> Option<()> {
-    let Message { raft, sent, stable, is_whole, inquiry } = message;
+    let Message { raft, sent, stable, is_whole, inquiry, lacks_room } = message;
     let form = FORMS.iter().find(|form| form.of == raft.msg_type)?;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let is_handed_over = raft.context == CAMPAIGN_TRANSFER;
@@ -130,7 +131,8 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
         | flag(*is_whole, WHOLE)
         | flag(sent.is_some(), SENT)
         | flag(!raft.entries.is_empty(), ENTRIES)
-        | flag(inquiry.is_some(), INQUIRY);
+        | flag(inquiry.is_some(), INQUIRY)
+        | flag(*lacks_room, LACKS_ROOM);
     let is_zero = |number: &Number| form.numbers.contains(number) || number.get(raft) == 0;
     let has_form = flags & !form.flags == 0
         && (raft.from, raft.to) == (from.0, to.0)
@@ -200,7 +202,7 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
     if kind == SNAPSHOT {
         raft.set_snapshot(Base::decode(counted(rest)?)?.snapshot());
     }
-    Some(Message { raft, sent, stable, is_whole: has(WHOLE), inquiry })
+    Some(Message { raft, sent, stable, is_whole: has(WHOLE), inquiry, lacks_room: has(LACKS_ROOM) })
 }
 
 /// True for an answer, which heartbeats carry. Their acknowledgements carry questions.

@@ -56,7 +56,8 @@ fn replica(raft: RaftMessage) -> PeerMessage {
         MessageType::MsgHeartbeatResponse => Some(Inquiry::Asked(1 << 51)),
         _ => None,
     };
-    PeerMessage::Replica(Box::new(Message { raft, sent, stable: Index(3), is_whole, inquiry }))
+    let lacks_room = raft.msg_type == MessageType::MsgHeartbeatResponse;
+    PeerMessage::Replica(Box::new(Message { raft, sent, stable: Index(3), is_whole, inquiry, lacks_room }))
 }
 
 fn row(value: Option<&[u8]>) -> Row {
@@ -268,6 +269,7 @@ fn message() -> impl Strategy<Value = PeerMessage> {
             stable: Index(commit),
             is_whole: c && d,
             inquiry,
+            lacks_room: form == 8 && d,
         }))
     });
     let number = any::<u64>;
