@@ -33,7 +33,7 @@ pub struct ReplicaStats {
     pub counts: ReplicaCounts,
 }
 
-/// What a replica has done since it started.
+/// The counts of a replica since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplicaCounts {
     /// Times that the replica stood for election.

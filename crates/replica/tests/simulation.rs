@@ -56,7 +56,7 @@ fn no_acknowledged_command_is_lost_and_no_two_leaders_answer_reads() {
     }
     let [by_round, by_lease] = answered;
     println!(
-        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {snapshots} snapshots, {lost} drives lost, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats"
+        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {snapshots} snapshots, {lost} drives lost, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats, {fresh} steps of backups less than an election timeout behind"
     );
     assert!(acknowledged > 100 * runs as usize, "{acknowledged} commands");
     assert!(elections > 2 * runs, "{elections} terms");
