@@ -7,10 +7,10 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock leveldb prio clients cluster zookeeper crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array demo-cluster test stock leveldb prio clients cluster zookeeper crash fuzz guest lint bench release
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 serve: release ## a key-value server, its data in the zones of an emulated drive in ./furrow-data
 	@mkdir -p '$(DATA)'
@@ -27,6 +27,9 @@ demo: release ## load this machine's package lists, pull the plug, look for what
 
 demo-array: release ## the same on an array of five drives: one fails, is replaced and rebuilt, then another one fails
 	@exec target/release/furrow demo-array --directory '$(DATA)'
+
+demo-cluster: release ## etcd and five servers: a load, a primary, a backup and a witness killed in turn, every record compared
+	@exec scripts/demo-cluster.sh target/release/furrow
 
 test: ## every test, the stock programs, the crash explorer, a stock kernel in a guest
 	@exec scripts/test.sh

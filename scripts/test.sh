@@ -19,6 +19,7 @@ step "LevelDB's programs" scripts/leveldb.sh
 step "programs under prio run" scripts/prio.sh
 step "a ZooKeeper ensemble" scripts/zookeeper.sh
 step "a cluster whose processes are killed" scripts/cluster.sh
+step "what clients and operators see of a cluster" scripts/cluster-views.sh
 step "fuzz targets" scripts/fuzz.sh
 step "crash explorer" scripts/crash.sh
 step "a stock kernel in a guest" scripts/guest.sh

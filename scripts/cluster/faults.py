@@ -121,16 +121,19 @@ class BreakingProxy:
 
 
 class Running:
-    """A cluster of one group with K = 1 over one etcd, whole when it is entered."""
+    """A cluster with K = 1 over one etcd, whole when it is entered. `drive`: the parameters of all drives, or of each; `options`: more arguments of each server."""
 
-    def __init__(self, furrow, nodes=3, drive=None):
+    def __init__(self, furrow, nodes=3, groups=1, drive=None, options=()):
         self.work = tempfile.mkdtemp()
         self.etcds = Etcds(self.work, members=1)
-        self.cluster = Cluster(furrow, self.work, self.etcds, nodes=nodes, groups=1, copies=1)
+        self.cluster = Cluster(furrow, self.work, self.etcds, nodes=nodes, groups=groups, copies=1)
         self.nodes, self.ports = self.cluster.nodes, self.cluster.ports
         self.etcd, self.values = self.etcds.members[0], EtcdValues(self.etcds.clients[0])
-        for number, node in enumerate(self.nodes if drive else []):
-            node.command[node.command.index("-d") + 1] = f"emu:{self.drive(number)}?{drive}"
+        drives = [drive] * nodes if isinstance(drive, str) else drive or []
+        for number, (node, parameters) in enumerate(zip(self.nodes, drives)):
+            node.command[node.command.index("-d") + 1] = f"emu:{self.drive(number)}?{parameters}"
+        for node in self.nodes:
+            node.command += options
         self.others = []
 
     def __enter__(self):
@@ -164,6 +167,26 @@ class Running:
                     reply = told
             time.sleep(0.1)
         return reply
+
+    def read(self, key, seconds=10):
+        """The value of a key, from the server that answers for it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for port in self.ports:
+                told = try_ask(port, "GET", key)
+                if is_answer(told):
+                    return told
+            time.sleep(0.1)
+        return None
+
+    def alive(self):
+        """The nodes with a sign of life in etcd."""
+        return list(self.values.with_prefix("/furrow/barn/alive/"))
+
+    def preferred(self):
+        """The replica that etcd plans as the primary of each group."""
+        plans = self.values.with_prefix("/furrow/barn/groups/")
+        return [plans[f"/furrow/barn/groups/{group}/want"]["preferred"] for group in range(self.cluster.groups)]
 
     def ended(self):
         """The servers that do not run, with their exit codes."""

@@ -12,6 +12,7 @@ use placement::{
 };
 use shard::{GroupId, Peers};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -52,6 +53,8 @@ pub(crate) struct Agreement {
     pub ended: BTreeSet<GroupId>,
     /// True once this process has taken a view of etcd.
     pub has_met: bool,
+    /// Becomes true when the process ends.
+    pub ending: watch::Receiver<bool>,
 }
 
 impl Agreement {
@@ -68,6 +71,7 @@ impl Agreement {
         let etcd = self.connect().await?;
         let mut views = etcd.watch();
         let mut joined: Option<Joined> = None;
+        let mut ending = self.ending.clone();
         loop {
             if joined.is_none() && self.has_met {
                 joined = self.join(&etcd).await?;
@@ -75,6 +79,7 @@ impl Agreement {
             let next = tokio::select! {
                 view = views.next() => Some(view),
                 () = self.write_leaders(&etcd, joined.as_ref()) => None,
+                () = is_true(&mut ending) => return leave(joined).await,
             };
             match joined.as_ref().map(Joined::state) {
                 Some(JoinedState::Superseded { starts }) => {
@@ -253,6 +258,21 @@ impl Agreement {
             }
         }
     }
+}
+
+/// Waits until the value is true, or its sender is gone.
+async fn is_true(value: &mut watch::Receiver<bool>) {
+    drop(value.wait_for(|value| *value).await);
+}
+
+/// Takes the node's sign of life from etcd: others see at once that it is going.
+async fn leave(joined: Option<Joined>) -> Result<()> {
+    if let Some(joined) = joined
+        && let Err(error) = joined.leave().await
+    {
+        tracing::warn!(%error, "others see the node as dead when its lease ends");
+    }
+    Ok(())
 }
 
 /// The view of etcd that lies on the drive, if there is one.

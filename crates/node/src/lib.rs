@@ -10,12 +10,13 @@
 //!
 //! No request waits for etcd: what it said last lies on the drive, and a process starts from that.
 //!
-//! Floors, from below: `error`, `options`, `state`; `replicas`; `members`, `leaders`, `planned`, `placer`; `agreement`; `run`.
+//! Floors, from below: `error`, `options`, `state`; `replicas`; `handing_over`; `members`, `leaders`, `planned`, `placer`; `agreement`, `spread`; `run`.
 #![forbid(unsafe_code)]
 
 pub mod admin;
 mod agreement;
 mod error;
+mod handing_over;
 mod leaders;
 mod members;
 mod options;
@@ -23,6 +24,7 @@ mod placer;
 mod planned;
 mod replicas;
 mod run;
+mod spread;
 mod state;
 
 pub use error::{Error, Result};

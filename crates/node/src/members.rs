@@ -8,13 +8,19 @@ use parking_lot::RwLock;
 use peers::Network;
 use placement::{ClusterView, GroupPlan};
 use replica::{GroupId, NodeId, ReplicaId, Role, Term};
-use server::cluster::{Cluster, ClusterNode, NodeIndex, SlotRange, Topology};
+use server::cluster::{Cluster, ClusterNode, GroupStats, HandingOver, NodeIndex, SlotRange, Topology};
 use tokio::sync::watch;
 
+use crate::handing_over::hand_over_all;
 use crate::replicas::Replicas;
 
 /// Hexadecimal digits of a node's name for clients; a UUID has 32.
 const NAME_DIGITS: usize = 40;
+
+const NANOS_IN_MS: u128 = 1_000_000;
+
+/// Election timeouts within which a process that ends hands its groups over.
+const END_TIMEOUTS: u32 = 2;
 
 /// Election timeouts in which the group of a leader that is gone has another one.
 const DOUBT: u32 = 4;
@@ -24,6 +30,7 @@ const DOUBT: u32 = 4;
 pub(crate) struct Members {
     me: NodeId,
     replicas: Arc<Replicas>,
+    election_timeout: Duration,
     /// The time for which a leader whose connection ended counts as gone, unless another replica says that it leads.
     doubt: Duration,
     network: RwLock<Option<Arc<Network>>>,
@@ -43,8 +50,8 @@ struct Known {
 /// The things beside etcd's view on which the topology depends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Observed {
-    /// Of each group here: the leader, its term, and whether commands may run in this process's engine.
-    groups: Vec<(GroupId, Option<ReplicaId>, Term, bool)>,
+    /// Of each group here: the leader, its term, whether commands may run in this process's engine, and whether its replica has lost its majority.
+    groups: Vec<(GroupId, Option<ReplicaId>, Term, bool, bool)>,
     /// The nodes whose connections have ended not long ago.
     lost: Vec<NodeId>,
 }
@@ -57,6 +64,7 @@ impl Members {
         Members {
             me,
             replicas,
+            election_timeout,
             doubt: DOUBT * election_timeout,
             network: RwLock::default(),
             known: RwLock::new(known),
@@ -73,6 +81,16 @@ impl Members {
     fn is_there(&self, node: NodeId) -> bool {
         let network = self.network.read();
         network.as_ref().is_none_or(|network| !network.is_lost_within(node, self.doubt))
+    }
+
+    /// The replica that is to lead a group by the plan in etcd, if its node is alive.
+    pub(crate) fn preferred(&self, group: GroupId) -> Option<ReplicaId> {
+        let known = self.known.read();
+        let view = known.view.as_ref()?;
+        let plan = &view.want.get(&group)?.plan;
+        let node = plan.member(plan.preferred())?.node;
+        let is_alive = view.alive.contains_key(&node) && self.is_there(node);
+        is_alive.then(|| plan.preferred())
     }
 
     /// Takes what etcd holds of the cluster.
@@ -107,7 +125,7 @@ impl Members {
         let groups = self.replicas.all().into_iter().map(|local| {
             let group = local.group.place().group;
             let (leader, term) = local.group.with_replica(|replica| (replica.leader(), replica.term()));
-            (group, leader, term, local.group.view().is_ok())
+            (group, leader, term, local.group.view().is_ok(), local.group.is_cut_off())
         });
         let groups = groups.collect();
         let known = self.known.read();
@@ -174,9 +192,25 @@ impl Cluster for Members {
         self.replicas.group(group).is_some_and(|local| local.group.view().is_ok())
     }
 
-    fn behind_ms(&self, _group: GroupId) -> Option<u64> {
-        // A backup does not know yet how old its tables are: its reads go to the leader.
-        None
+    fn behind_ms(&self, group: GroupId) -> Option<u64> {
+        let behind = self.replicas.group(group)?.group.behind()?;
+        u64::try_from(behind.as_nanos().div_ceil(NANOS_IN_MS)).ok()
+    }
+
+    fn is_cut_off(&self, group: GroupId) -> bool {
+        self.replicas.group(group).is_some_and(|local| local.group.is_cut_off())
+    }
+
+    fn stats(&self) -> Vec<GroupStats> {
+        self.replicas.all().iter().map(|local| local.group.stats()).collect()
+    }
+
+    fn hand_over(&self) -> HandingOver {
+        let led = self.replicas.all().into_iter().map(|local| {
+            let successor = self.preferred(local.group.place().group);
+            (local.group, successor)
+        });
+        Box::pin(hand_over_all(led.collect(), END_TIMEOUTS * self.election_timeout))
     }
 
     fn close(&self) -> kv::Result<()> {

@@ -9,6 +9,7 @@ use kv::{EngineOptions, Limits};
 use placement::Address;
 use server::Server;
 use shard::GroupOptions;
+use tokio::sync::watch;
 use units::{Driver, RealDriver, block_on};
 
 use crate::agreement::{Agreement, stored_view};
@@ -19,13 +20,14 @@ use crate::options::NodeOptions;
 use crate::placer::Placer;
 use crate::planned::Planned;
 use crate::replicas::{ReplicaOptions, Replicas};
+use crate::spread::spread_leaders;
 use crate::state::NodeState;
 
 /// Threads for the connections to other processes and to etcd. Clients have threads of their own, so that heartbeats do not wait for commands.
 const WORKERS: usize = 2;
 
-/// The time within which the agreement that stopped the server returns.
-const END_WITHIN: Duration = Duration::from_millis(200);
+/// The time within which the agreement ends, and takes the node's sign of life from etcd: without it others see the node as dead when its lease ends.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs a process of a cluster until SIGTERM, SIGINT, SIGHUP or SHUTDOWN.
 ///
@@ -73,6 +75,8 @@ pub fn run(options: NodeOptions) -> Result<()> {
             .map_err(|why| Error::Setting(format!("--announce is needed: {why}")))?,
     };
     print_ready_line(&server, &options, &state);
+    let (ending, has_ended) = watch::channel(false);
+    runtime.spawn(spread_leaders(Arc::clone(&members), Arc::clone(&replicas)));
     let agreement = Agreement {
         placer: Placer::new(state.node, options.replace_after, options.node_ttl),
         planned: Planned::new(fs.clone(), Arc::clone(&replicas), state, stored),
@@ -87,6 +91,7 @@ pub fn run(options: NodeOptions) -> Result<()> {
         complaint: None,
         ended: BTreeSet::new(),
         has_met: false,
+        ending: has_ended,
     };
     let stopper = server.stopper();
     let mut agreed = runtime.spawn(async move {
@@ -95,7 +100,8 @@ pub fn run(options: NodeOptions) -> Result<()> {
         ended
     });
     let served = server.wait();
-    // The agreement stops the server where it fails, and returns its error at once.
+    // An agreement that failed has stopped the server, and returned already.
+    ending.send_replace(true);
     let ended = runtime.block_on(async { tokio::time::timeout(END_WITHIN, &mut agreed).await });
     agreed.abort();
     let failed = ended.map_or(Ok(()), |ended| ended.unwrap_or(Ok(())));

@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState};
 use units::Instant;
 
 use crate::entry::Command;
-use crate::{Base, ChangeRefused, Configuration, Index, ReplicaId, Term};
+use crate::{Base, ChangeRefused, Configuration, Index, Inquiry, ReplicaId, Term};
 
 /// The number of a client's command, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,6 +25,10 @@ pub struct Message {
     pub stable: Index,
     /// A snapshot: the leader's tables have every value.
     pub is_whole: bool,
+    /// A backup's acknowledgement of a heartbeat: a question for the commit index. A heartbeat to a backup: the answer to the last one, if the leader can give it.
+    pub inquiry: Option<Inquiry>,
+    /// An acknowledgement of a heartbeat: the drive of the replica nears full.
+    pub lacks_room: bool,
 }
 
 /// An event that a replica takes.
@@ -50,6 +54,13 @@ pub enum Event {
     NotInstalled(Index),
     /// The replica shall lead no longer, if it does: a witness that has everything committed takes over.
     HandOver,
+    /// The replica shall lead no longer, if it does: this witness takes over, once it has everything committed.
+    HandOverTo(ReplicaId),
+    /// The replica's drive nears full, or has room again: the leader hears of it.
+    Room {
+        /// The drive nears full.
+        lacks: bool,
+    },
     /// The group is to have these voters. Those that it has keep their roles; the leader is among them. Said again after each change of the leader until the members are these.
     Change(Configuration),
     /// The tables, to which everything up to `upto` was applied, hold the value of each record, durably: what the leader of this term pulls has come.

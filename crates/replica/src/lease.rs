@@ -55,6 +55,11 @@ impl LeaderLease {
         is_old(self.began) && !voters.is_majority(|id| id == self.leader || has_acknowledged(id))
     }
 
+    /// When the last heartbeat was sent that a replica has acknowledged.
+    pub fn acknowledged_by(&self, replica: ReplicaId) -> Option<Instant> {
+        self.acknowledged.get(&replica).copied()
+    }
+
     /// The latest time at which a majority is known to have had no other leader: it acknowledged heartbeats that were sent then or later. By the leader's clock alone, whatever clocks do elsewhere.
     pub fn confirmed_at(&self, voters: &Configuration) -> Instant {
         let mut times: Vec<Instant> = self.acknowledged.values().copied().collect();

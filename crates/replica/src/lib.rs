@@ -18,6 +18,7 @@
 //! - A removal leaves more whole copies than the new configuration may lose replicas ([`check_removal`]).
 //! - Members change one set of voters at a time ([`Membership`]); who joins votes once it holds everything committed.
 //! - A leader answers reads by itself only while no other replica can have been elected ([`LeaderLease`], [`VotePromise`]).
+//! - A backup knows by how much its tables may be behind ([`Freshness`]).
 //!
 //! [`Replica`] is one replica: `step(now, event)` returns what it asks for. The crate does no I/O and has no clock: time and random numbers are inputs.
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod candidacy;
 mod configuration;
 mod entry;
 mod event;
+mod freshness;
 mod lease;
 mod log;
 mod membership;
@@ -39,12 +41,14 @@ mod role;
 mod rules;
 mod settings;
 mod stable;
+mod stats;
 
 pub use base::{Base, GroupState};
 pub use candidacy::Candidacy;
 pub use configuration::Configuration;
 pub use entry::{Body, Command};
 pub use event::{Action, Event, Message, ProposalId, ReadId};
+pub use freshness::{Freshness, Inquiry};
 pub use lease::{LeaderLease, VotePromise};
 pub use membership::Membership;
 pub use names::{ClusterId, GroupId, NodeId};
@@ -56,3 +60,4 @@ pub use role::{Index, ReplicaId, Role, Term};
 pub use rules::BrokenRule;
 pub use settings::Settings;
 pub use stable::StableIndex;
+pub use stats::{GroupStats, ReplicaCounts, ReplicaStats};

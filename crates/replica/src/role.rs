@@ -20,3 +20,13 @@ pub enum Role {
     /// Keeps keys and timestamps, and values until they are stable. Can take the office, and keeps every value from then on.
     Witness,
 }
+
+impl Role {
+    /// The role in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Backup => "backup",
+            Role::Witness => "witness",
+        }
+    }
+}

@@ -32,4 +32,8 @@ units::broken_rules! {
     LeaseFromReceipt asked as counts_from_receipt,
     /// Broken rule: a lease lasts while the leader hands leadership over.
     LeaseInTransfer asked as keeps_lease_in_transfer,
+    /// Broken rule: a backup's tables count as current at the time at which an answer came, instead of that at which the question was sent.
+    FreshFromReceipt asked as counts_freshness_from_receipt,
+    /// Broken rule: a leader tells backups its commit index without a lease.
+    FreshWithoutLease asked as answers_without_lease,
 }

@@ -38,7 +38,7 @@ fn no_acknowledged_command_is_lost_and_no_two_leaders_answer_reads() {
     let mut elections = 0;
     let mut answered = [0, 0];
     let mut changes = 0;
-    let (mut snapshots, mut lost) = (0, 0);
+    let (mut snapshots, mut lost, mut fresh) = (0, 0, 0);
     let seeds = seeds();
     let runs = seeds.end - seeds.start;
     for seed in seeds {
@@ -50,17 +50,19 @@ fn no_acknowledged_command_is_lost_and_no_two_leaders_answer_reads() {
         changes += outcome.changes;
         snapshots += outcome.snapshots;
         lost += outcome.lost;
+        fresh += outcome.fresh;
         answered[0] += outcome.answered[0];
         answered[1] += outcome.answered[1];
     }
     let [by_round, by_lease] = answered;
     println!(
-        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {snapshots} snapshots, {lost} drives lost, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats"
+        "{acknowledged} commands acknowledged, {elections} terms, {changes} changes of members, {snapshots} snapshots, {lost} drives lost, {by_lease} reads answered under a lease, {by_round} by a round of heartbeats, {fresh} steps of backups less than an election timeout behind"
     );
     assert!(acknowledged > 100 * runs as usize, "{acknowledged} commands");
     assert!(elections > 2 * runs, "{elections} terms");
     assert!(changes > runs, "{changes} changes of members");
     assert!(snapshots > runs / 4 && lost > runs / 4, "{snapshots} snapshots, {lost} drives lost");
+    assert!(fresh > 1_000 * runs, "{fresh} steps of backups that are not far behind");
     assert!(by_lease > 100 * runs && by_round > runs / 30, "{by_lease} and {by_round} reads");
 }
 
@@ -81,6 +83,8 @@ fn broken_rules_are_found() {
         (BrokenRule::LeavingLeader, 200),
         (BrokenRule::EarlyVote, 1_400),
         (BrokenRule::LeaseInTransfer, 40),
+        (BrokenRule::FreshFromReceipt, 0),
+        (BrokenRule::FreshWithoutLease, 200),
     ] {
         let found = (first..first + RUNS_WITH_A_BROKEN_RULE).find_map(|seed| {
             let outcome = run(1 + (seed % 2) as usize, seed, Some(rule));

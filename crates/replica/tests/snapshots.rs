@@ -42,14 +42,28 @@ fn snapshot(leader: u64, term: u64) -> Event {
     let msg_type = MessageType::MsgSnapshot;
     let mut raft = RaftMessage { msg_type, from: leader, to: 1, term, ..RaftMessage::default() };
     raft.set_snapshot(snapshot);
-    Event::Message(Box::new(Message { raft, sent: None, stable: Index(100), is_whole: true }))
+    Event::Message(Box::new(Message {
+        raft,
+        sent: None,
+        stable: Index(100),
+        is_whole: true,
+        inquiry: None,
+        lacks_room: false,
+    }))
 }
 
 fn heartbeat(leader: u64, term: u64) -> Event {
     let msg_type = MessageType::MsgHeartbeat;
     let raft = RaftMessage { msg_type, from: leader, to: 1, term, ..RaftMessage::default() };
     let sent = Some(Instant::ORIGIN);
-    Event::Message(Box::new(Message { raft, sent, stable: Index(100), is_whole: false }))
+    Event::Message(Box::new(Message {
+        raft,
+        sent,
+        stable: Index(100),
+        is_whole: false,
+        inquiry: None,
+        lacks_room: false,
+    }))
 }
 
 /// True if the tables are to be got for a snapshot.

@@ -132,12 +132,15 @@ impl Server {
             port: address.port(),
             readers: Semaphore::new(workers - 1),
             recent_reads: RecentReads::default(),
+            ending: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
             options,
         });
         if let Some(listener) = http_listener {
             runtime.spawn(http::serve(listener, Arc::clone(&shared)));
         }
+        let ended = Arc::clone(&shared);
+        runtime.spawn(async move { ended.shut_down_when_asked().await });
         let listening = runtime.spawn(accept(listener, Arc::clone(&shared)));
         Ok(Server { runtime, shared, address, http_address, listening })
     }

@@ -30,7 +30,9 @@ pub(crate) struct Shared {
     /// sockets.
     pub readers: Semaphore,
     pub recent_reads: RecentReads,
-    /// The shutdown's signal: becomes true when the server shuts down.
+    /// Becomes true when the server is asked to end. In a cluster the process hands its groups over then.
+    pub ending: watch::Sender<bool>,
+    /// The shutdown's signal: becomes true when the server shuts down, once its groups are handed over.
     pub stopping: watch::Sender<bool>,
     /// The totals of INFO at the last CONFIG RESETSTAT.
     pub reset: Mutex<InfoTotals>,
@@ -103,8 +105,19 @@ impl Shared {
         *self.reset.lock() = now;
     }
 
-    /// Begins the server's shutdown.
+    /// Begins the server's end: the groups that the process leads are handed over, then the shutdown begins.
     pub fn stop(&self) {
+        self.ending.send_replace(true);
+    }
+
+    /// Waits until the server is asked to end, hands the groups over, and begins the shutdown.
+    pub async fn shut_down_when_asked(&self) {
+        let mut ending = self.ending.subscribe();
+        // The wait ends when the value becomes true: the sender lives as long as this.
+        drop(ending.wait_for(|ending| *ending).await);
+        if let Some(cluster) = self.engines.cluster() {
+            cluster.hand_over().await;
+        }
         self.stopping.send_replace(true);
     }
 }

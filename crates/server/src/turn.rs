@@ -130,14 +130,14 @@ impl Planner<'_> {
                     turn.needs = turn.needs.max(self.needs(resolved));
                     Verdict::Run
                 }
-                Route::Backup { group, moved } => {
+                Route::Backup { group, elsewhere } => {
                     match place {
                         Place::NoData => place = Place::Backup(group),
                         Place::Backup(other) if other == group => {}
                         _ => break,
                     }
                     turn.needs = turn.needs.max(self.needs(resolved));
-                    Verdict::RunOnBackup(moved)
+                    Verdict::RunOnBackup(elsewhere)
                 }
                 Route::Unled => {
                     if is_first {

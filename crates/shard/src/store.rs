@@ -29,9 +29,10 @@ impl GroupStore {
         GroupStore { group, tables, drive: None }
     }
 
-    /// The same, with a bound: the engine refuses writes that grow the data once less than `reserve` is free on the leader's drive.
+    /// The same, with a bound: the engine refuses writes that grow the data once less than `reserve` is free on the leader's drive, or a voter says the same of its own.
     #[must_use]
     pub fn with_reserve(self, fs: Fs, reserve: Bytes) -> GroupStore {
+        self.group.watch_room(fs.clone(), reserve);
         GroupStore { drive: Some((fs, reserve)), ..self }
     }
 
@@ -135,7 +136,9 @@ impl Store for GroupStore {
 
     fn room(&self) -> Option<Room> {
         let (fs, reserve) = self.drive.as_ref()?;
-        Some(Room { free: fs.statfs().free, reserve: *reserve })
+        // A voter that has no room for an entry would end its replica.
+        let free = if self.group.voter_lacks_room() { Bytes(0) } else { fs.statfs().free };
+        Some(Room { free, reserve: *reserve })
     }
 
     fn key_estimate(&self) -> u64 {

@@ -211,6 +211,41 @@ fn ok() -> Reply {
     Reply::Simple("OK".into())
 }
 
+/// The reply of a node's own tables to GET, whatever the node's role is.
+fn read_here(node: &Node, key: &str) -> Reply {
+    let (bytes, spans) = words(&["GET".to_owned(), key.to_owned()]);
+    let mut replies = Vec::new();
+    let command = find(b"GET").expect("a command");
+    node.engine.read(|txn| execute(command, Args::new(&bytes, &spans), txn, &mut replies));
+    replies.remove(0)
+}
+
+/// Waits until a backup says that it is behind by more, or by less, than a time.
+fn wait_until(backup: &Node, is_so: impl Fn(Duration) -> bool) {
+    let begun = Instant::now();
+    while !backup.group.behind().is_some_and(&is_so) {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "behind by {:?}", backup.group.behind());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_backup_has_what_was_acknowledged_before_the_time_that_it_may_be_behind() {
+    let cluster = Cluster::start();
+    let backup = &cluster.nodes[1];
+    for n in 0..30 {
+        assert_eq!(cluster.ask(&[&format!("SET n {n}")]), [ok()]);
+        let acknowledged = Instant::now();
+        wait_until(backup, |behind| behind < acknowledged.elapsed());
+        assert_eq!(read_here(backup, "n"), bulk(&n.to_string()));
+    }
+    // Without a leader the backup's tables grow old.
+    [0, 2].into_iter().for_each(|node| cluster.stop(node));
+    wait_until(backup, |behind| behind > Duration::from_secs(1));
+    assert_eq!(read_here(backup, "n"), bulk("29"));
+    cluster.close();
+}
+
 #[test]
 fn commands_run_where_the_group_is_led_and_survive_the_leader() {
     let cluster = Cluster::start();
@@ -282,7 +317,14 @@ fn a_commit_index_beyond_the_log_ends_no_thread() {
         commit: 1_000_000,
         ..Default::default()
     };
-    let message = replica::Message { raft, sent: None, stable: replica::Index(0), is_whole: false };
+    let message = replica::Message {
+        raft,
+        sent: None,
+        stable: replica::Index(0),
+        is_whole: false,
+        inquiry: None,
+        lacks_room: false,
+    };
     let group = Arc::clone(&cluster.nodes[follower].group);
     let received = std::thread::spawn(move || {
         group.receive(from, PeerMessage::Replica(Box::new(message)));

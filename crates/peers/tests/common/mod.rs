@@ -48,7 +48,14 @@ pub fn options(n: u8) -> NetworkOptions {
 pub fn heartbeat(from: u64, to: u64) -> PeerMessage {
     let raft =
         RaftMessage { msg_type: MessageType::MsgHeartbeat, from, to, term: 3, ..RaftMessage::default() };
-    PeerMessage::Replica(Box::new(Message { raft, sent: None, stable: Index(2), is_whole: false }))
+    PeerMessage::Replica(Box::new(Message {
+        raft,
+        sent: None,
+        stable: Index(2),
+        is_whole: false,
+        inquiry: None,
+        lacks_room: false,
+    }))
 }
 
 /// A long message.

@@ -1,6 +1,6 @@
 //! A term in which a replica leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use units::Instant;
@@ -16,8 +16,12 @@ const READ_ROUNDS: u32 = 10;
 pub(super) struct Leadership {
     pub term: Term,
     pub lease: LeaderLease,
-    /// A client asked that another replica leads.
+    /// When the term began.
+    pub began: Instant,
+    /// The process asked that another replica leads.
     pub is_asked_to_hand_over: bool,
+    /// The witness that is to take over, and no other one.
+    pub successor: Option<ReplicaId>,
     /// When a handing over began.
     pub handed_over: Option<Instant>,
     /// The index of the leader's office in the log, if it took one.
@@ -33,6 +37,10 @@ pub(super) struct Leadership {
     proposals: BTreeMap<Index, ProposalId>,
     /// Reads that wait, and when they came.
     reads: Vec<(ReadId, Instant)>,
+    /// The last question for the commit index of each backup.
+    pub inquiries: BTreeMap<ReplicaId, u64>,
+    /// The replicas whose drives near full, by their last acknowledgements.
+    pub lacking_room: BTreeSet<ReplicaId>,
 }
 
 impl Leadership {
@@ -41,7 +49,9 @@ impl Leadership {
         Leadership {
             term,
             lease: LeaderLease::new(settings, leader, now),
+            began: now,
             is_asked_to_hand_over: false,
+            successor: None,
             handed_over: None,
             office: None,
             wanted: None,
@@ -51,6 +61,8 @@ impl Leadership {
             next_heartbeat: now,
             proposals: BTreeMap::new(),
             reads: Vec::new(),
+            inquiries: BTreeMap::new(),
+            lacking_room: BTreeSet::new(),
         }
     }
 
@@ -104,6 +116,15 @@ impl Leadership {
             // A heartbeat that is sent later than the read came answers it, and all that came meanwhile.
             let soon = self.last_heartbeat.after(self.heartbeat / READ_ROUNDS);
             self.next_heartbeat = self.next_heartbeat.min(soon.max(now.after(Duration::from_nanos(1))));
+        }
+    }
+
+    /// A replica acknowledged a heartbeat and said whether its drive nears full.
+    pub(super) fn notes_room(&mut self, replica: ReplicaId, lacks: bool) {
+        if lacks {
+            self.lacking_room.insert(replica);
+        } else {
+            self.lacking_room.remove(&replica);
         }
     }
 

@@ -1,9 +1,13 @@
 //! One replica of a group: Raft, and the group's rules around it.
 
 mod change;
+mod handing_over;
 mod install;
 mod leadership;
+mod observed;
 mod snapshots;
+
+use std::time::Duration;
 
 use raft::eraftpb::{ConfChangeV2, Entry, HardState, MessageType};
 use raft::{Config, INVALID_ID, RawNode, StateRole};
@@ -16,8 +20,9 @@ use crate::entry::{Body, Command, concerns_members, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
-    Candidacy, ChangeRefused, Configuration, Index, Membership, Office, OfficeEntry, Offices, RemovalRefused,
-    ReplicaId, Role, Settings, StableIndex, Term, VotePromise, check_change, check_removal,
+    Candidacy, ChangeRefused, Configuration, Freshness, Index, Inquiry, Membership, Office, OfficeEntry,
+    Offices, RemovalRefused, ReplicaCounts, ReplicaId, Role, Settings, StableIndex, Term, VotePromise,
+    check_change, check_removal,
 };
 
 /// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
@@ -27,6 +32,8 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 const MAX_IN_FLIGHT: usize = 256;
 /// The context of a vote that a leader asked for by handing over.
 const HANDED_OVER: &[u8] = b"CampaignTransfer";
+/// Makes the numbers of inquiries others than those that elections draw.
+const INQUIRIES: u64 = 0x1e55_0f7a_b1e5;
 
 /// The state on a replica's drive when it starts.
 #[derive(Clone, Debug)]
@@ -75,6 +82,12 @@ pub struct Replica {
     waiting: Vec<(u64, Vec<raft::eraftpb::Message>)>,
     /// The term of the last heartbeat that came, and when it was sent, by its leader's clock.
     heartbeat: Option<(Term, Instant)>,
+    freshness: Freshness,
+    /// When the replica stopped leading because no majority acknowledged its heartbeats; `None` once it knows a leader.
+    cut_off_at: Option<Instant>,
+    counts: ReplicaCounts,
+    /// The replica's drive nears full.
+    lacks_room: bool,
 }
 
 impl Replica {
@@ -152,6 +165,10 @@ impl Replica {
             leadership: None,
             waiting: Vec::new(),
             heartbeat: None,
+            freshness: Freshness::new(settings, SplitMix64::new(seed ^ INQUIRIES).draw()),
+            cut_off_at: None,
+            counts: ReplicaCounts::default(),
+            lacks_room: false,
         })
     }
 
@@ -192,10 +209,34 @@ impl Replica {
 
     /// True if the replica leads, serves clients, and no other one can have been elected until `now`. To be asked after a read was carried out.
     pub fn may_answer(&self, now: Instant) -> bool {
+        self.serves() && self.holds_lease(now)
+    }
+
+    /// True if the replica leads, knows everything that is committed, and no other one can have been elected until `now`.
+    fn holds_lease(&self, now: Instant) -> bool {
         let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
-        self.serves()
-            && self.node.raft.commit_to_current_term()
-            && self.leadership.as_ref().is_some_and(lasts)
+        self.node.raft.commit_to_current_term() && self.leadership.as_ref().is_some_and(lasts)
+    }
+
+    /// True if the drive of another voter nears full, by what it said within the last election timeout: a leader's commands that need more room are to be refused. A voter that is away says nothing, and the group goes on without it.
+    pub fn voter_lacks_room(&self, now: Instant) -> bool {
+        let Some(leads) = &self.leadership else { return false };
+        let is_recent = |sent: Instant| now.since(sent) < self.settings.election_timeout;
+        leads.lacking_room.iter().any(|id| {
+            let votes = self.members.current().role(*id).is_some();
+            votes && leads.lease.acknowledged_by(*id).is_some_and(is_recent)
+        })
+    }
+
+    /// True if the replica led and lost its majority, at least two election timeouts after the last sign of it, and has heard of no other leader: the group cannot serve here, however long a command waits.
+    pub fn is_cut_off(&self, now: Instant) -> bool {
+        // The replica stopped leading one election timeout after the last sign, or later.
+        self.cut_off_at.is_some_and(|at| now.since(at) >= self.settings.election_timeout)
+    }
+
+    /// The time by which the tables of this backup may be behind the group's leader: see [`Freshness`]. `None`: not known yet, or the replica is a witness.
+    pub fn behind(&self, now: Instant) -> Option<Duration> {
+        self.freshness.behind(now)
     }
 
     /// The term in which the replica leads and takes commands, and the index of its office: tables that hold the log up to there have every command that was committed in earlier terms.
@@ -233,16 +274,14 @@ impl Replica {
                 }
             }
             Event::NotInstalled(index) => self.install.failed(index),
-            Event::HandOver => {
-                if let Some(leads) = &mut self.leadership {
-                    leads.is_asked_to_hand_over = true;
-                }
-            }
+            Event::HandOver => self.is_to_hand_over(None),
+            Event::HandOverTo(successor) => self.is_to_hand_over(Some(successor)),
             Event::Whole { term, upto } => {
                 let has_all = self.node.store().last_given_without().is_none_or(|lacking| lacking <= upto);
                 let leads = self.leadership.as_ref().is_some_and(|leads| leads.term == term);
                 self.is_whole |= has_all && leads && self.offices.keeps_values(self.id);
             }
+            Event::Room { lacks } => self.lacks_room = lacks,
             Event::Change(target) => self.want(target, &mut actions),
         }
         self.keep_time(now);
@@ -253,6 +292,9 @@ impl Replica {
             if !self.node.has_ready() {
                 break;
             }
+        }
+        if self.leader().is_some() {
+            self.cut_off_at = None;
         }
         self.drop_values(&mut actions);
         self.retire(now, &mut actions);
@@ -270,7 +312,7 @@ impl Replica {
 
     /// Gives a message to Raft, unless a rule is against it.
     fn take(&mut self, now: Instant, message: Message) {
-        let Message { raft: message, sent, stable, .. } = message;
+        let Message { raft: message, sent, stable, inquiry, lacks_room, .. } = message;
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
@@ -296,6 +338,16 @@ impl Replica {
                 let leads = self.leadership.as_mut().filter(|leads| leads.term.0 == message.term);
                 if let Some((leads, sent)) = leads.zip(sent) {
                     leads.lease.acknowledge(from, sent, now);
+                    leads.notes_room(from, lacks_room);
+                }
+                if let Some((leads, Inquiry::Asked(number))) = self.leadership.as_mut().zip(inquiry) {
+                    leads.inquiries.insert(from, number);
+                }
+            }
+            MessageType::MsgHeartbeat => {
+                if let Some(Inquiry::Answered(number, index)) = inquiry {
+                    self.freshness.answer(number, index, now);
+                    self.freshness.applied(self.applied);
                 }
             }
             _ => {}
@@ -376,6 +428,7 @@ impl Replica {
     /// The tables hold the log up to `index`. A snapshot that was taken meanwhile may hold more.
     fn apply_to(&mut self, index: Index) {
         self.applied = self.applied.max(index);
+        self.freshness.applied(self.applied);
         if index.0 > self.node.raft.raft_log.applied {
             self.node.advance_apply_to(index.0);
         }
@@ -386,6 +439,7 @@ impl Replica {
         match self.leadership.as_mut() {
             Some(leads) => {
                 if leads.lease.is_cut_off(now, self.members.current()) {
+                    self.cut_off_at = Some(now);
                     self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
                 } else if now >= leads.next_heartbeat() {
                     leads.sends_heartbeat(now);
@@ -396,6 +450,7 @@ impl Replica {
                 self.candidacy.stood(now, self.chance.draw());
                 // Learners and removed replicas do not stand, nor one whose base is not durable: Raft would look for entries before it.
                 if self.node.raft.promotable() && self.taken_over.is_none() {
+                    self.counts.elections += 1;
                     self.node.campaign().ok();
                 }
             }
@@ -512,11 +567,30 @@ impl Replica {
             if let Some(leads) =
                 self.leadership.as_mut().filter(|_| raft.msg_type == MessageType::MsgSnapshot)
             {
+                self.counts.snapshots_sent += 1;
                 leads.sends_snapshot(now, to, Index(raft.get_snapshot().get_metadata().index));
             }
             let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
-            let message = Message { raft, sent, stable: self.stable.get(), is_whole };
+            let inquiry = self.inquiry(now, to, raft.msg_type);
+            let lacks_room = self.lacks_room && raft.msg_type == MessageType::MsgHeartbeatResponse;
+            let message = Message { raft, sent, stable: self.stable.get(), is_whole, inquiry, lacks_room };
             actions.push(Action::Send(to, Box::new(message)));
+        }
+    }
+
+    /// The question that a backup's acknowledgement carries, or the answer that a heartbeat does.
+    fn inquiry(&mut self, now: Instant, to: ReplicaId, kind: MessageType) -> Option<Inquiry> {
+        match kind {
+            MessageType::MsgHeartbeatResponse if self.role == Role::Backup => {
+                Some(Inquiry::Asked(self.freshness.ask(now)))
+            }
+            MessageType::MsgHeartbeat
+                if self.holds_lease(now) || self.settings.rules().answers_without_lease() =>
+            {
+                let number = self.leadership.as_ref()?.inquiries.get(&to)?;
+                Some(Inquiry::Answered(*number, Index(self.node.raft.raft_log.committed)))
+            }
+            _ => None,
         }
     }
 
@@ -659,29 +733,6 @@ impl Replica {
     /// Raft takes each entry of a leader, but while it hands over.
     fn propose_change(&mut self, change: ConfChangeV2) {
         self.node.propose_conf_change(Vec::new(), change).ok();
-    }
-
-    /// Begins to hand leadership over to a witness that has everything committed, or sees to it that it ends: a leader that is still there one election timeout later steps down, because it has had no lease since. Raft takes no proposals meanwhile, and sends the witness what it lacks.
-    fn hand_over(&mut self, now: Instant) {
-        let Some(leads) = self.leadership.as_mut() else { return };
-        if let Some(began) = leads.handed_over {
-            if now.since(began) >= self.settings.election_timeout {
-                self.node.raft.become_follower(self.node.raft.term, INVALID_ID);
-            }
-            return;
-        }
-        let progress = self.node.raft.prs();
-        let witnesses =
-            self.members.current().voters().filter(|(id, role)| *role == Role::Witness && *id != self.id);
-        let witnesses = witnesses.filter(|(id, _)| self.members.stays(*id));
-        let committed = self.committed;
-        let has_all = |id: &ReplicaId| progress.get(id.0).is_some_and(|of| of.matched >= committed.0);
-        let ready: Vec<ReplicaId> = witnesses.map(|(id, _)| id).filter(has_all).collect();
-        let place = self.chance.draw() % ready.len().max(1) as u64;
-        let Some(chosen) = usize::try_from(place).ok().and_then(|place| ready.get(place)) else { return };
-        leads.lease.hand_over();
-        leads.handed_over = Some(now);
-        self.node.transfer_leader(chosen.0);
     }
 
     fn drop_values(&mut self, actions: &mut Vec<Action>) {

@@ -57,6 +57,7 @@ impl Replica {
         self.dropped = self.dropped.max(base.index);
         self.is_whole &= self.role == Role::Backup || base.keeps_values(self.id);
         self.taken_over = Some((number, base.index));
+        self.counts.snapshots_taken += 1;
         Some(base)
     }
 

@@ -74,4 +74,6 @@ pub struct Outcome {
     pub lost: u64,
     /// Reads answered by a round of heartbeats, and by the lease.
     pub answered: [u64; 2],
+    /// Steps of backups whose tables were behind by less than an election timeout.
+    pub fresh: u64,
 }

@@ -60,6 +60,10 @@ pub struct Group {
     answered: [u64; 2],
     /// The highest index of an acknowledged command, by key.
     known: BTreeMap<u64, Index>,
+    /// The times at which commands were acknowledged, and the highest index acknowledged by then.
+    acknowledged_at: Vec<(Instant, Index)>,
+    /// Steps of backups whose tables were behind by less than an election timeout.
+    fresh: u64,
 }
 
 impl Group {
@@ -102,6 +106,8 @@ impl Group {
             asked: BTreeMap::new(),
             answered: [0; 2],
             known: BTreeMap::new(),
+            acknowledged_at: Vec::new(),
+            fresh: 0,
             nodes,
         };
         (0..group.nodes.len()).for_each(|node| group.start(node));
@@ -172,6 +178,7 @@ impl Group {
         for action in actions {
             self.act(node, action);
         }
+        self.check_freshness(node);
         if let Some(members) = self.nodes[node].replica.as_ref().map(Replica::members)
             && members.since() > self.members.1
         {
@@ -212,6 +219,8 @@ impl Group {
             }
             Action::Acknowledge(ProposalId(proposal), index) => {
                 self.acknowledged += 1;
+                let highest = self.acknowledged_at.last().map_or(index, |(_, highest)| index.max(*highest));
+                self.acknowledged_at.push((self.now, highest));
                 if let Some((key, ..)) = self.latest.iter().find(|(_, (latest, ..))| *latest == proposal) {
                     let known = self.known.entry(*key).or_default();
                     *known = (*known).max(index);
@@ -404,6 +413,23 @@ impl Group {
         if leaders.len() > 1 {
             self.found.push(format!("{leaders:?} answer reads at {:?}", self.now));
         }
+    }
+
+    /// The tables of a backup have what was acknowledged before the time since which it says that they may be behind.
+    fn check_freshness(&mut self, node: usize) {
+        let of = &self.nodes[node];
+        let clock = of.clock(self.now);
+        let Some(behind) = of.replica.as_ref().and_then(|replica| replica.behind(clock)) else { return };
+        let current_at = of.true_time(Instant(clock.0 - behind.as_nanos() as u64));
+        let before = self.acknowledged_at.partition_point(|(at, _)| *at < current_at);
+        let highest = before.checked_sub(1).map_or(Index(0), |last| self.acknowledged_at[last].1);
+        if highest > of.tables.applied {
+            self.found.push(format!(
+                "backup {} says that it is behind by {behind:?}, and has {:?} of {highest:?} in its tables",
+                of.id.0, of.tables.applied
+            ));
+        }
+        self.fresh += u64::from(behind < T);
     }
 
     /// A node is to apply a command.
@@ -714,6 +740,7 @@ impl Group {
             snapshots: self.snapshots,
             lost: self.lost,
             answered: self.answered,
+            fresh: self.fresh,
         }
     }
 }

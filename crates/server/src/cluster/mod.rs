@@ -6,6 +6,7 @@ mod scan_cursor;
 mod topology;
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use kv::Engine;
@@ -17,7 +18,10 @@ pub(crate) use self::describe::{
 pub(crate) use self::route::{Access, KeySlots, Route, Router, parse_slot};
 pub(crate) use self::scan_cursor::ScanOrder;
 pub use self::topology::{ClusterNode, NodeIndex, SlotRange, Topology};
-pub use replica::GroupId;
+pub use replica::{GroupId, GroupStats};
+
+/// The handing over of the lead of a process's groups.
+pub type HandingOver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The cluster that the server's process is part of.
 ///
@@ -34,6 +38,15 @@ pub trait Cluster: Send + Sync + Debug {
 
     /// The time by which this process's replica of a group may be behind the leader, in milliseconds; `None` if the replica cannot tell.
     fn behind_ms(&self, group: GroupId) -> Option<u64>;
+
+    /// True if this process's replica of the group led and has lost its majority for good, as far as it knows: commands of the group need not wait here.
+    fn is_cut_off(&self, group: GroupId) -> bool;
+
+    /// This process's replicas in numbers, in the order of their groups.
+    fn stats(&self) -> Vec<GroupStats>;
+
+    /// Hands the lead of this process's groups over to other nodes, before the process ends. Done after a bounded time, also where nobody takes over.
+    fn hand_over(&self) -> HandingOver;
 
     /// A number that changes with the topology, and with the leader of a group that this process has a replica of. The
     /// number changes after [`topology`](Cluster::topology) and [`leads`](Cluster::leads) have.

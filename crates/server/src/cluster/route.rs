@@ -61,12 +61,12 @@ pub(crate) enum Route {
     Anywhere,
     /// The command runs in the group's engine of this process, which leads.
     Leader(GroupId),
-    /// The command reads from this process's backup of the group. `moved`: the reply where the backup lacks a value.
+    /// The command reads from this process's backup of the group.
     Backup {
         /// The group.
         group: GroupId,
-        /// The reply that names the leader.
-        moved: String,
+        /// The reply where the backup lacks a value: `MOVED` to the leader, or that there is none.
+        elsewhere: String,
     },
     /// The reply is this error.
     Refused(String),
@@ -105,17 +105,17 @@ impl Router<'_> {
             return Route::Leader(group);
         }
         let leader = range.leader.filter(|leader| *leader != self.topology.me);
-        let Some(node) = leader.and_then(|leader| self.topology.node(leader)) else {
-            return match self.hold_is_over {
-                true => Route::Refused(SLOT_NOT_SERVED.into()),
-                false => Route::Unled,
-            };
+        let leader = leader.and_then(|leader| self.topology.node(leader));
+        let elsewhere = match leader {
+            Some(node) => format!("MOVED {slot} {}:{}", node.host, node.port),
+            None => SLOT_NOT_SERVED.into(),
         };
-        let moved = format!("MOVED {slot} {}:{}", node.host, node.port);
+        // A backup answers without a leader too, as long as it is recent enough.
         if read_only && access == Access::Backup && self.reads_here(range) {
-            return Route::Backup { group, moved };
+            return Route::Backup { group, elsewhere };
         }
-        Route::Refused(moved)
+        let is_refused = leader.is_some() || self.hold_is_over || self.cluster.is_cut_off(group);
+        if is_refused { Route::Refused(elsewhere) } else { Route::Unled }
     }
 
     /// Whether this process has a backup of the range's group that is recent enough to be read.
@@ -140,7 +140,10 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::cluster::{ClusterNode, NodeIndex};
+    use crate::cluster::{ClusterNode, GroupStats, HandingOver, NodeIndex};
+
+    /// A group whose leader is this process, without its majority.
+    const CUT_OFF: GroupId = GroupId(6);
 
     /// This process's replicas: whether each leads, and how far it is behind.
     #[derive(Debug, Default)]
@@ -158,6 +161,15 @@ mod tests {
         }
         fn behind_ms(&self, group: GroupId) -> Option<u64> {
             self.0.get(&group.0)?.1
+        }
+        fn is_cut_off(&self, group: GroupId) -> bool {
+            group == CUT_OFF
+        }
+        fn stats(&self) -> Vec<GroupStats> {
+            Vec::new()
+        }
+        fn hand_over(&self) -> HandingOver {
+            Box::pin(std::future::ready(()))
         }
         fn changes(&self) -> watch::Receiver<u64> {
             watch::channel(0).1
@@ -191,6 +203,7 @@ mod tests {
                 range(200, 299, 3, None, &[]),
                 range(300, 399, 4, Some(0), &[]),
                 range(400, 499, 5, Some(1), &[]),
+                range(600, 699, 6, None, &[]),
             ],
         }
     }
@@ -240,6 +253,7 @@ mod tests {
             assert_eq!(route(slot, true, |_, _| {}), Route::Unled);
             assert_eq!(route(slot, true, |router, _| router.hold_is_over = true), refused(SLOT_NOT_SERVED));
         }
+        assert_eq!(route(600, false, |_, _| {}), refused(SLOT_NOT_SERVED), "nothing is waited for");
         assert_eq!(route(0, false, |router, _| router.gave_back = Some(GroupId(1))), Route::Unled);
         assert_eq!(route(500, false, |_, _| {}), refused(SLOT_NOT_SERVED), "no group has the slot");
     }
@@ -247,9 +261,25 @@ mod tests {
     #[test]
     fn a_backup_is_read_by_clients_in_read_only_mode_while_it_is_recent() {
         let moved = "MOVED 150 10.0.0.1:7001";
-        assert_eq!(route(150, true, |_, _| {}), Route::Backup { group: GroupId(2), moved: moved.into() });
+        assert_eq!(route(150, true, |_, _| {}), Route::Backup { group: GroupId(2), elsewhere: moved.into() });
         assert_eq!(route(150, false, |_, _| {}), refused(moved));
         assert_eq!(route(150, true, |router, _| router.stale_limit_ms = 999), refused(moved));
+        let without_leader = |range| {
+            let mut topology = topology();
+            topology.ranges[1].leader = None;
+            let replicas = Replicas([(2, (false, range))].into());
+            let router = Router {
+                topology: &topology,
+                cluster: &replicas,
+                stale_limit_ms: 1000,
+                gave_back: None,
+                hold_is_over: false,
+            };
+            router.route(KeySlots::One(150), Access::Backup, true)
+        };
+        let elsewhere = SLOT_NOT_SERVED.into();
+        assert_eq!(without_leader(Some(1000)), Route::Backup { group: GroupId(2), elsewhere });
+        assert_eq!(without_leader(Some(1001)), Route::Unled);
         let unknown = route(150, true, |_, replicas| {
             replicas.0.insert(2, (false, None));
         });

@@ -38,6 +38,7 @@ fn shared(backing: Backing, readers: usize) -> Arc<Shared> {
         port: 0,
         readers: Semaphore::new(readers),
         recent_reads: RecentReads::default(),
+        ending: watch::Sender::new(false),
         stopping: watch::Sender::new(false),
         reset: Mutex::default(),
         options,

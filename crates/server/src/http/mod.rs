@@ -3,6 +3,7 @@
 mod array_pages;
 mod array_routes;
 mod array_table;
+mod groups_table;
 mod guard;
 mod html;
 mod peer;
@@ -79,12 +80,16 @@ async fn status_page(State(shared): State<Arc<Shared>>) -> Html<String> {
     let device = escape(&shared.options.device);
     let array =
         shared.backing.array.as_ref().map_or(String::new(), |array| array_table::array_table(&array.view()));
+    let groups = shared
+        .engines
+        .cluster()
+        .map_or(String::new(), |cluster| groups_table::groups_table(&cluster.topology(), &cluster.stats()));
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Furrow</title><meta http-equiv=refresh content=5>\n\
          <style>body{{font:15px/1.5 sans-serif;margin:2em;max-width:60em}}th{{text-align:left;padding-top:1em}}\
          td{{padding-right:2em;font-variant-numeric:tabular-nums;vertical-align:top}}</style>\n\
          <h1>Furrow</h1><p>Key-value server on <code>{device}</code>, port {}. Metrics: <a href=/metrics>/metrics</a>.</p>\n\
-         {array}<table>\n{rows}</table></html>\n",
+         {groups}{array}<table>\n{rows}</table></html>\n",
         shared.port
     ))
 }

@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use super::array::ArrayMetrics;
 use super::drive::DriveMetrics;
 use super::format::Format;
+use super::groups::GroupMetrics;
 use super::share::ShareMetrics;
 use crate::shared::Shared;
 
@@ -62,6 +63,9 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
     let log = Info::new(vec![("mode", shared.options.wal.name())]);
     registry.register(LOG_INFO, "The log that writes go to", log);
     registry.register_collector(Box::new(MetricValues::of(shared)));
+    if let Some(cluster) = shared.engines.cluster() {
+        registry.register_collector(Box::new(GroupMetrics(cluster.stats())));
+    }
     if let Some(fs) = &shared.backing.fs {
         registry.register_collector(Box::new(DriveMetrics::of(fs)));
     }

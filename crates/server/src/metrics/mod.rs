@@ -5,6 +5,7 @@ mod drive;
 mod encode;
 mod exposition;
 mod format;
+mod groups;
 mod share;
 
 pub(crate) use exposition::render;

@@ -4,7 +4,7 @@ use kv::Engine;
 use tokio::sync::watch;
 
 use super::*;
-use crate::cluster::{Cluster, ClusterNode, NodeIndex, SlotRange, Topology};
+use crate::cluster::{Cluster, ClusterNode, GroupStats, HandingOver, NodeIndex, SlotRange, Topology};
 use crate::session::Transaction;
 
 /// A process that leads the groups 1 and 2, and backs up group 3. Nobody leads group 4.
@@ -25,6 +25,15 @@ impl Cluster for Process {
     }
     fn behind_ms(&self, _group: GroupId) -> Option<u64> {
         Some(0)
+    }
+    fn is_cut_off(&self, _group: GroupId) -> bool {
+        false
+    }
+    fn stats(&self) -> Vec<GroupStats> {
+        Vec::new()
+    }
+    fn hand_over(&self) -> HandingOver {
+        Box::pin(std::future::ready(()))
     }
     fn changes(&self) -> watch::Receiver<u64> {
         watch::channel(0).1

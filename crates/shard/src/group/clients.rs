@@ -42,6 +42,11 @@ impl Clients {
         (ProposalId(self.last), receiver)
     }
 
+    /// Commands under way.
+    pub(super) fn commands(&self) -> usize {
+        self.commands.len()
+    }
+
     pub(super) fn end_command(&mut self, id: ProposalId, outcome: Outcome) {
         if let Some(sender) = self.commands.remove(&id) {
             // The client may have gone.

@@ -20,10 +20,12 @@ mod values;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use fs::Fs;
 use kv::Overlay;
 use parking_lot::Mutex;
-use replica::{Action, Event, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
+use replica::{Action, Event, GroupStats, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
 use units::sync::Event as Signal;
 use units::{Bytes, Driver, Instant, Spawned, sleep_until, spawn};
 
@@ -119,6 +121,18 @@ pub struct Group {
     clock: Signal,
     applied: Signal,
     tasks: Mutex<Vec<Spawned<()>>>,
+    drive: Mutex<Option<Drive>>,
+}
+
+/// The drive of a replica, which tells the leader when it nears full.
+struct Drive {
+    fs: Fs,
+    /// Free bytes below which the drive nears full.
+    reserve: Bytes,
+    /// The replica was told that the drive nears full.
+    lacks_room: bool,
+    /// When the free bytes were read last.
+    looked_at: Instant,
 }
 
 struct State {
@@ -134,6 +148,8 @@ struct State {
     written: u64,
     /// The drive has no room for the record that is being written.
     lacks_room: bool,
+    /// Clients' writes that were refused because the log was full.
+    refused_full: u64,
     /// The error that ended the group, for people; empty if it was closed.
     ended: Option<String>,
 }
@@ -197,6 +213,7 @@ impl Group {
             room: Room::Enough,
             written: 0,
             lacks_room: false,
+            refused_full: 0,
             ended: None,
         };
         let group = Arc::new(Group {
@@ -211,6 +228,7 @@ impl Group {
             clock: Signal::new(),
             applied: Signal::new(),
             tasks: Mutex::default(),
+            drive: Mutex::default(),
         });
         let driver = &group.parts.driver;
         let tasks = vec![
@@ -231,6 +249,75 @@ impl Group {
     /// Calls `then` with the replica.
     pub fn with_replica<R>(&self, then: impl FnOnce(&Replica) -> R) -> R {
         then(&self.state.lock().replica)
+    }
+
+    /// The time by which this backup's tables may be behind the leader: a read that begins now finds every write that was acknowledged earlier than so long ago. `None` where that is not known.
+    pub fn behind(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        // The clock is read with the replica in hand, so that no answer is younger.
+        state.replica.behind(self.parts.driver.now()).filter(|_| state.ended.is_none())
+    }
+
+    /// Has the replica tell the leader when less than `reserve` is free on its drive.
+    pub(crate) fn watch_room(&self, fs: Fs, reserve: Bytes) {
+        *self.drive.lock() = Some(Drive { fs, reserve, lacks_room: false, looked_at: Instant::ORIGIN });
+    }
+
+    /// True if this replica leads, and the drive of another voter nears full: see [`Replica::voter_lacks_room`].
+    pub(crate) fn voter_lacks_room(&self) -> bool {
+        self.state.lock().replica.voter_lacks_room(self.parts.driver.now())
+    }
+
+    /// Tells the replica if its drive has come to near full, or has room again. Reads the drive's free bytes twice a heartbeat at most.
+    fn look_at_room(&self) {
+        let changed = {
+            let mut drive = self.drive.lock();
+            let Some(Drive { fs, reserve, lacks_room, looked_at }) = &mut *drive else { return };
+            let now = self.parts.driver.now();
+            if now.since(*looked_at) < self.options.settings.heartbeat / 2 {
+                return;
+            }
+            *looked_at = now;
+            let lacks = fs.statfs().free < *reserve;
+            let is_new = lacks != *lacks_room;
+            *lacks_room = lacks;
+            is_new.then_some(lacks)
+        };
+        if let Some(lacks) = changed {
+            let (group, replica) = (self.place.group, self.place.replica.0);
+            if lacks {
+                tracing::warn!(%group, replica, "the drive nears full: the leader refuses writes that need room");
+            } else {
+                tracing::info!(%group, replica, "the drive has room again");
+            }
+            self.handle(Event::Room { lacks });
+        }
+    }
+
+    /// True if this replica led, and lost its majority two election timeouts ago or earlier: see [`Replica::is_cut_off`].
+    pub fn is_cut_off(&self) -> bool {
+        let state = self.state.lock();
+        state.ended.is_none() && state.replica.is_cut_off(self.parts.driver.now())
+    }
+
+    /// True if this replica leads, and could hand over at once: see [`Replica::could_hand_over_to`].
+    pub fn could_hand_over_to(&self, successor: ReplicaId, led_for: Duration) -> bool {
+        let state = self.state.lock();
+        let now = self.parts.driver.now();
+        state.ended.is_none() && state.replica.could_hand_over_to(successor, now, led_for)
+    }
+
+    /// The replica in numbers.
+    pub fn stats(&self) -> GroupStats {
+        let state = self.state.lock();
+        GroupStats {
+            group: self.place.group,
+            replica: state.replica.stats(self.parts.driver.now()),
+            log_limit: self.options.log.0,
+            unfinished: state.clients.commands() as u64,
+            refused_full: state.refused_full,
+            has_ended: state.ended.is_some(),
+        }
     }
 
     /// Calls `then` with the group's state in the groups' log, which is durable.
@@ -271,7 +358,7 @@ impl Group {
         }
     }
 
-    /// Gives the replica an event of its process: `HandOver` or `Change`.
+    /// Gives the replica an event of its process: `HandOver`, `HandOverTo` or `Change`.
     pub fn tell(&self, event: Event) {
         self.handle(event);
     }
@@ -317,6 +404,7 @@ impl Group {
             } else if bytes > MAX_COMMAND {
                 Err(Refused::TooLong(bytes))
             } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.most_log_bytes(batch)) {
+                state.refused_full += 1;
                 Err(Refused::Full)
             } else {
                 let (id, ended) = state.clients.begin_command();
@@ -531,6 +619,7 @@ impl Group {
             } else {
                 within(driver, due, self.clock.changed_since(version)).await;
             }
+            self.look_at_room();
             self.make_room();
         }
     }

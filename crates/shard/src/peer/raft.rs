@@ -2,11 +2,13 @@
 //!
 //! | bytes | | |
 //! |---|---|---|
-//! | 0 | 1 | flags: 1 Raft rejects, 2 a vote for whom the leader hands over to, 4 the sender's tables are whole, 8 `sent` follows, 16 entries follow |
+//! | 0 | 1 | flags: 1 Raft rejects, 2 a vote for whom the leader hands over to, 4 the sender's tables are whole, 8 `sent` follows, 16 entries follow, 32 a question for the commit index, or its answer, follows, 64 the sender's drive nears full |
 //! | 1 | 8 | term; little-endian, like all numbers |
 //! | 9 | 8 | stable index |
 //! | 17 | 8 each | the numbers of this kind of message, in the order of the second table |
 //! | | 8 | flag 8: when the heartbeat was sent |
+//! | | 8 | flag 32: the question's number |
+//! | | 8 | flag 32 in a heartbeat: the answer, an index |
 //! | | | flag 16: entries, as in `entries.rs` |
 //! | | 4 | a snapshot: bytes of its base; then these, as in `replica::Base` |
 //!
@@ -19,15 +21,15 @@
 //! | 5 | request before a vote | as 3 | |
 //! | 6 | answer to 5 | commit and its term | 1 |
 //! | 7 | snapshot | | |
-//! | 8 | heartbeat | commit | |
-//! | 9 | answer to 8 | commit | |
+//! | 8 | heartbeat | commit | 32 |
+//! | 9 | answer to 8 | commit | 32, 64 |
 //! | 10 | stand for election now | | |
 //!
 //! Replicas send no other messages of Raft, and no other fields.
 
 use ::raft::CAMPAIGN_TRANSFER;
 use ::raft::eraftpb::{Entry, EntryType, Message as RaftMessage, MessageType};
-use replica::{Base, Index, Message, ReplicaId};
+use replica::{Base, Index, Inquiry, Message, ReplicaId};
 use units::Instant;
 
 use super::members::is_change_of_members;
@@ -40,6 +42,8 @@ const HANDED_OVER: u8 = 2;
 const WHOLE: u8 = 4;
 const SENT: u8 = 8;
 const ENTRIES: u8 = 16;
+const INQUIRY: u8 = 32;
+const LACKS_ROOM: u8 = 64;
 /// The flags that any message may have.
 const COMMON: u8 = WHOLE | SENT;
 
@@ -93,6 +97,7 @@ const fn form(kind: u8, of: MessageType, numbers: &'static [Number], flags: u8) 
 
 const VOTE: &[Number] = &[Number::Index, LogTerm, Commit, CommitTerm];
 const SNAPSHOT: u8 = 7;
+const HEARTBEAT: u8 = 8;
 
 const FORMS: &[Form] = &[
     form(1, MessageType::MsgAppend, &[Number::Index, LogTerm, Commit], ENTRIES),
@@ -102,8 +107,8 @@ const FORMS: &[Form] = &[
     form(5, MessageType::MsgRequestPreVote, VOTE, 0),
     form(6, MessageType::MsgRequestPreVoteResponse, &[Commit, CommitTerm], REJECTS),
     form(SNAPSHOT, MessageType::MsgSnapshot, &[], 0),
-    form(8, MessageType::MsgHeartbeat, &[Commit], 0),
-    form(9, MessageType::MsgHeartbeatResponse, &[Commit], 0),
+    form(HEARTBEAT, MessageType::MsgHeartbeat, &[Commit], INQUIRY),
+    form(9, MessageType::MsgHeartbeatResponse, &[Commit], INQUIRY | LACKS_ROOM),
     form(10, MessageType::MsgTimeoutNow, &[], 0),
 ];
 
@@ -117,7 +122,7 @@ pub(super) fn kind_of(message: &Message) -> Option<u8> {
 /// # Panics
 /// An entry of 4 GiB or more.
 pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: &Message) -> Option<()> {
-    let Message { raft, sent, stable, is_whole } = message;
+    let Message { raft, sent, stable, is_whole, inquiry, lacks_room } = message;
     let form = FORMS.iter().find(|form| form.of == raft.msg_type)?;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let is_handed_over = raft.context == CAMPAIGN_TRANSFER;
@@ -125,7 +130,9 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
         | flag(is_handed_over, HANDED_OVER)
         | flag(*is_whole, WHOLE)
         | flag(sent.is_some(), SENT)
-        | flag(!raft.entries.is_empty(), ENTRIES);
+        | flag(!raft.entries.is_empty(), ENTRIES)
+        | flag(inquiry.is_some(), INQUIRY)
+        | flag(*lacks_room, LACKS_ROOM);
     let is_zero = |number: &Number| form.numbers.contains(number) || number.get(raft) == 0;
     let has_form = flags & !form.flags == 0
         && (raft.from, raft.to) == (from.0, to.0)
@@ -133,6 +140,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
         && (raft.request_snapshot, raft.priority, raft.deprecated_priority) == (0, 0, 0)
         && NUMBERS.iter().all(is_zero)
         && follow_index(raft.index, &raft.entries)
+        && inquiry.is_none_or(|inquiry| is_answer(inquiry) == (form.kind == HEARTBEAT))
         && raft.has_snapshot() == (form.kind == SNAPSHOT);
     if !has_form {
         return None;
@@ -143,6 +151,14 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
     form.numbers.iter().for_each(|number| put_number(bytes, number.get(raft)));
     if let Some(sent) = sent {
         put_number(bytes, sent.0);
+    }
+    match inquiry {
+        Some(Inquiry::Asked(number)) => put_number(bytes, *number),
+        Some(Inquiry::Answered(number, index)) => {
+            put_number(bytes, *number);
+            put_number(bytes, index.0);
+        }
+        None => {}
     }
     put_entries(bytes, &raft.entries);
     if form.kind == SNAPSHOT {
@@ -170,6 +186,13 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
         raft.context = CAMPAIGN_TRANSFER.into();
     }
     let sent = if has(SENT) { Some(Instant(number(rest)?)) } else { None };
+    let inquiry = if !has(INQUIRY) {
+        None
+    } else if kind == HEARTBEAT {
+        Some(Inquiry::Answered(number(rest)?, Index(number(rest)?)))
+    } else {
+        Some(Inquiry::Asked(number(rest)?))
+    };
     if has(ENTRIES) {
         raft.entries = entries(rest)?.into();
     }
@@ -179,7 +202,12 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
     if kind == SNAPSHOT {
         raft.set_snapshot(Base::decode(counted(rest)?)?.snapshot());
     }
-    Some(Message { raft, sent, stable, is_whole: has(WHOLE) })
+    Some(Message { raft, sent, stable, is_whole: has(WHOLE), inquiry, lacks_room: has(LACKS_ROOM) })
+}
+
+/// True for an answer, which heartbeats carry. Their acknowledgements carry questions.
+fn is_answer(inquiry: Inquiry) -> bool {
+    matches!(inquiry, Inquiry::Answered(..))
 }
 
 /// True if the entries follow `index` without a gap, and have the fields that are sent.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kv::{Engine, EngineOptions, Error, MemoryStore, Overlay, Store, View, Visit, Writing};
 use parking_lot::Mutex;
-use server::cluster::{Cluster, ClusterNode, GroupId, NodeIndex, SlotRange, Topology};
+use server::cluster::{
+    Cluster, ClusterNode, GroupId, GroupStats, HandingOver, NodeIndex, SlotRange, Topology,
+};
 use server::{ServeOptions, Server};
 use tokio::sync::watch;
 use units::RealDriver;
@@ -99,6 +101,9 @@ struct Process {
     behind_ms: Mutex<Option<u64>>,
     /// The groups that the process says it leads.
     led: Mutex<Vec<u64>>,
+    is_cut_off: AtomicBool,
+    stats: Mutex<Vec<GroupStats>>,
+    handed_over: Arc<AtomicBool>,
     changes: watch::Sender<u64>,
 }
 
@@ -114,6 +119,19 @@ impl Cluster for Process {
     }
     fn behind_ms(&self, _group: GroupId) -> Option<u64> {
         *self.behind_ms.lock()
+    }
+    fn is_cut_off(&self, _group: GroupId) -> bool {
+        self.is_cut_off.load(Ordering::SeqCst)
+    }
+    fn stats(&self) -> Vec<GroupStats> {
+        self.stats.lock().clone()
+    }
+    fn hand_over(&self) -> HandingOver {
+        let handed_over = Arc::clone(&self.handed_over);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            handed_over.store(true, Ordering::SeqCst);
+        })
     }
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -153,6 +171,22 @@ impl Node {
         *self.process.behind_ms.lock() = behind;
     }
 
+    /// Sets whether the node says that its replicas have lost their majorities.
+    pub fn set_cut_off(&self, is_cut_off: bool) {
+        self.process.is_cut_off.store(is_cut_off, Ordering::SeqCst);
+        self.process.changes.send_modify(|number| *number += 1);
+    }
+
+    /// Sets the numbers of the node's replicas.
+    pub fn set_stats(&self, stats: Vec<GroupStats>) {
+        *self.process.stats.lock() = stats;
+    }
+
+    /// Whether the node has handed the lead of its groups over.
+    pub fn handed_over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.process.handed_over)
+    }
+
     /// Makes the node know no slots of a group.
     pub fn forget_slots(&self, group: u64) {
         let mut topology = Topology::clone(&self.process.topology());
@@ -186,6 +220,9 @@ impl Nodes {
                 replicas: (1..4).map(replica).collect(),
                 behind_ms: Mutex::default(),
                 led: Mutex::default(),
+                is_cut_off: AtomicBool::new(false),
+                stats: Mutex::default(),
+                handed_over: Arc::default(),
                 changes: watch::Sender::new(0),
             });
             let cluster = Arc::clone(&process) as Arc<dyn Cluster>;

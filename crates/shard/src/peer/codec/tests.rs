@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use protobuf::Message as _;
-use replica::{Base, Command, Configuration, GroupState, Message, Office, Role};
+use replica::{Base, Command, Configuration, GroupState, Inquiry, Message, Office, Role};
 use units::Instant;
 
 use super::*;
@@ -51,7 +51,13 @@ fn raft(msg_type: MessageType) -> RaftMessage {
 fn replica(raft: RaftMessage) -> PeerMessage {
     let sent = (raft.msg_type == MessageType::MsgHeartbeat).then_some(Instant(77));
     let is_whole = raft.msg_type == MessageType::MsgSnapshot;
-    PeerMessage::Replica(Box::new(Message { raft, sent, stable: Index(3), is_whole }))
+    let inquiry = match raft.msg_type {
+        MessageType::MsgHeartbeat => Some(Inquiry::Answered(1 << 50, Index(8))),
+        MessageType::MsgHeartbeatResponse => Some(Inquiry::Asked(1 << 51)),
+        _ => None,
+    };
+    let lacks_room = raft.msg_type == MessageType::MsgHeartbeatResponse;
+    PeerMessage::Replica(Box::new(Message { raft, sent, stable: Index(3), is_whole, inquiry, lacks_room }))
 }
 
 fn row(value: Option<&[u8]>) -> Row {
@@ -254,11 +260,18 @@ fn message() -> impl Strategy<Value = PeerMessage> {
             _ => {}
         }
         let sent = b.then_some(Instant(hint));
+        let inquiry = match form {
+            7 if c => Some(Inquiry::Answered(hint, Index(index))),
+            8 if c => Some(Inquiry::Asked(hint)),
+            _ => None,
+        };
         PeerMessage::Replica(Box::new(Message {
             raft: message,
             sent,
             stable: Index(commit),
             is_whole: c && d,
+            inquiry,
+            lacks_room: form == 8 && d,
         }))
     });
     let number = any::<u64>;
