@@ -58,7 +58,7 @@ impl Group {
         Ok(write.and_then(|write| write.put).and_then(|put| put.value))
     }
 
-    /// The record of a key, with its value, which is pulled where these tables lack it.
+    /// The record of a row key, with its value, which is pulled where these tables lack it.
     pub(super) async fn get_with_value(&self, key: &[u8]) -> Answered<Option<Row>> {
         let get = || self.parts.tables.get(key).map_err(|error| self.failed(&error));
         let mut row = get()?;
