@@ -86,7 +86,7 @@ def main():
             "commands": sum(counter.answered for counter in counters),
             "counted": sum(counts),
             "wrong_answers": sum(len(counter.wrong) for counter in counters),
-            "sent_again": sum(len(counter.errors) for counter in counters),
+            "errors_seen": sum(len(counter.errors) for counter in counters),
             "error_kinds": sorted({error[:80] for counter in counters for error in counter.errors})[:10],
             "kills": options.kills,
         }
