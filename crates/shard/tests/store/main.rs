@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv::Reply;
-use shard::{MAX_COMMAND, PeerMessage};
+use replica::{Index, Term};
+use shard::{MAX_COMMAND, PeerMessage, RecordName, Request, RequestId};
 use units::block_on;
 
 use self::cluster::*;
@@ -91,6 +92,25 @@ fn a_commit_index_beyond_the_log_ends_no_thread() {
         group.receive(from, PeerMessage::Replica(Box::new(message)));
     });
     assert!(received.join().is_ok(), "the message is refused in words");
+    assert_eq!(cluster.ask(&["GET a"]), [bulk("1")]);
+    cluster.close();
+}
+
+/// A request for the value of a stored key that is no row's: the state of the tables has such a key.
+#[test]
+fn a_request_for_what_is_no_row_ends_no_replica() {
+    let cluster = Cluster::start();
+    cluster.ask(&["SET a 1"]);
+    let leader = cluster.leader();
+    let from = cluster.nodes[leader].group.place().replica;
+    for key in [&b"m"[..], b"", b"o", b"s"] {
+        let name = RecordName { key: key.to_vec(), index: Index(1), term: Term(1) };
+        for node in &cluster.nodes {
+            node.group.receive(from, PeerMessage::Request(RequestId(7), Request::Values(vec![name.clone()])));
+            assert_eq!(node.group.ended(), None, "key {key:?}");
+        }
+    }
+    cluster.nodes.iter().for_each(|node| node.group.flush());
     assert_eq!(cluster.ask(&["GET a"]), [bulk("1")]);
     cluster.close();
 }
