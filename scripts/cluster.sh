@@ -6,6 +6,7 @@
 #   scripts/cluster.sh [KILLS]     20 kills if not given
 #
 # Prints what was acknowledged, and the pauses that clients saw. Ends with 1 if an acknowledged record is lost or a pause is too long.
+# Afterwards, in another cluster, six leaders are killed while clients count by FURROW.ONCE: 1 if a command has not counted once.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 kills=${1:-20}
@@ -19,7 +20,9 @@ if ! "$python" -m pip --quiet --disable-pip-version-check install --root-user-ac
   rm -rf "$work/python"
   need_packages python3-redis
 fi
-mkdir "$work/kills" "$work/replace"
+mkdir "$work/kills" "$work/replace" "$work/once"
 PYTHONPATH=$work/python "$python" scripts/cluster/kills.py --furrow "$built/furrow" --work "$work/kills" --kills "$kills"
 say "nodes are replaced, drained, removed, and come back"
 PYTHONPATH=$work/python "$python" scripts/cluster/replace.py --furrow "$built/furrow" --work "$work/replace"
+say "clients count by FURROW.ONCE while leaders are killed"
+PYTHONPATH=$work/python "$python" scripts/cluster/once.py --furrow "$built/furrow" --work "$work/once"

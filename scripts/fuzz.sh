@@ -27,7 +27,7 @@ golden() { # the directories of golden files that fit a target
     array-record | array-superblock | array-payloads) echo crates/array/tests/golden ;;
     fs-* | *-log | drive-contents) echo crates/fs/tests/golden ;;
     emulated-drive) echo crates/zoned/tests/golden ;;
-    kv-record | write-batch) echo crates/kv/tests/golden ;;
+    kv-record | once-record | write-batch) echo crates/kv/tests/golden ;;
     peer-frame) echo crates/peers/tests/golden ;;
     groups-record | peer-message) echo crates/shard/tests/golden ;;
     node-state) echo crates/node/tests/golden ;;

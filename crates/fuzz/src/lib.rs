@@ -46,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     target("ordered-log", filesystem::ordered_log, &["fs/tests/golden"]),
     target("parallel-log", filesystem::parallel_log, &["fs/tests/golden"]),
     target("kv-record", database::stored_value, &["kv/tests/golden"]),
+    target("once-record", database::once_record, &["kv/tests/golden"]),
     target("write-batch", database::write_batch, &["kv/tests/golden"]),
     target("resp", server::resp, &[]),
     target("prio-message", prio::message, &[]),

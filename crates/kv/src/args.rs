@@ -40,6 +40,11 @@ impl<'a> Args<'a> {
         self.buffer.slice_ref(self.get(n))
     }
 
+    /// The words from the `from`th on, as those of a command of their own.
+    pub fn tail(&self, from: usize) -> Args<'a> {
+        Args { buffer: self.buffer, spans: self.spans.get(from..).unwrap_or_default() }
+    }
+
     /// The words from the `from`th on.
     pub fn rest(&self, from: usize) -> impl Iterator<Item = &'a [u8]> {
         let args = *self;

@@ -20,6 +20,7 @@ mod error;
 mod glob;
 mod memory;
 mod number;
+mod once;
 mod overlay;
 pub mod parallel_wal;
 mod record;
@@ -32,12 +33,15 @@ mod watch;
 
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};
-pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
+pub use command::{COMMANDS, Command, Keys, Spec, claim, execute, find, key_places};
 pub use engine::{Claims, Durability, Engine, EngineOptions, KeyspaceCounts, Reading, Stats, Work};
 pub use error::{Error, ErrorKind, Result};
 pub use glob::glob;
 pub use memory::MemoryStore;
 pub use number::{parse_decimal, parse_integer};
+pub use once::{
+    ANSWER_MAX, IDS_MAX, OnceId, OnceIds, OnceRecord, OnceTable, OnceWrites, RecordId, RecordedAnswer,
+};
 pub use overlay::Overlay;
 pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
 pub use rocks_store::{RocksStore, RocksStoreOptions};

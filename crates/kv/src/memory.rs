@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use units::Bytes as Size;
 
 use crate::error::{Error, Result};
+use crate::once::{OnceId, OnceIds, OnceTable};
 use crate::overlay::Overlay;
 use crate::parallel_wal::WalMode;
 use crate::store::{Room, Store, View, Visit, Writing};
@@ -16,6 +17,10 @@ use crate::store::{Room, Store, View, Visit, Writing};
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// The group of the table of ids; 0: the store has no table of ids.
+    once_group: u64,
+    /// The records of ids, each with the number of the batch that wrote it.
+    once: RwLock<BTreeMap<OnceId, (u64, Vec<u8>)>>,
     /// Bytes that the store may hold; 0: no limit.
     capacity: u64,
     reserve: u64,
@@ -39,6 +44,11 @@ impl MemoryStore {
     /// Makes the store report the log `wal`, so that the engine forms batches as for a store with that log.
     pub fn with_wal(self, wal: WalMode) -> MemoryStore {
         MemoryStore { wal, ..self }
+    }
+
+    /// Gives the store a table of ids, whose ids name `group`, a number above 0.
+    pub fn with_once(self, group: u64) -> MemoryStore {
+        MemoryStore { once_group: group, ..self }
     }
 
     /// Makes every write from now on fail, as on a broken drive, or with `false` succeed again.
@@ -76,7 +86,14 @@ impl MemoryStore {
             map.clear();
         }
         apply_batch(&mut map, batch);
-        self.writes.fetch_add(1, Ordering::SeqCst);
+        let number = self.writes.fetch_add(1, Ordering::SeqCst);
+        let mut once = self.once.write();
+        for (id, record) in batch.once().entries() {
+            match record {
+                Some(record) => once.insert(id, (number, record.to_vec())),
+                None => once.remove(&id),
+            };
+        }
         if sync {
             self.syncs.fetch_add(1, Ordering::SeqCst);
         }
@@ -88,7 +105,30 @@ impl MemoryStore {
     }
 }
 
+impl OnceTable for MemoryStore {
+    fn group(&self) -> u64 {
+        self.once_group
+    }
+
+    fn record(&self, id: OnceId, found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        found(self.once.read().get(&id).map(|(_, record)| &record[..]));
+        Ok(())
+    }
+
+    fn ids(&self, most: usize) -> Result<OnceIds> {
+        let once = self.once.read();
+        let mut ids: Vec<(u64, OnceId)> = once.iter().map(|(id, (number, _))| (*number, *id)).collect();
+        ids.sort_unstable();
+        let longest_idle = ids.iter().take(most).map(|(_, id)| *id).collect();
+        Ok(OnceIds { count: ids.len(), longest_idle })
+    }
+}
+
 impl Store for MemoryStore {
+    fn once(&self) -> Option<&dyn OnceTable> {
+        (self.once_group > 0).then_some(self as &dyn OnceTable)
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         found(self.map.read().get(key).map(Vec::as_slice));
         Ok(())

@@ -5,21 +5,30 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::once::{OnceId, OnceWrites};
 use crate::record::{HEADER_LEN, Record};
 
-/// A batch of writes: optionally clears the database first, then puts or deletes one record per key.
+/// A batch of writes: optionally clears the database first, then puts or deletes one record per key. Beside the keys, changes of the table of ids.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     cleared: bool,
     entries: BTreeMap<Bytes, Option<Record>>,
+    once: OnceWrites,
     bytes: usize,
     pipelines: usize,
+}
+
+/// The writes of some keys at one time of a batch.
+#[derive(Debug)]
+pub(crate) struct Savepoint {
+    entries: Vec<(Bytes, Option<Option<Record>>)>,
+    bytes: usize,
 }
 
 impl Overlay {
     /// Whether the batch has no writes.
     pub fn is_empty(&self) -> bool {
-        !self.cleared && self.entries.is_empty()
+        !self.cleared && self.entries.is_empty() && self.once.is_empty()
     }
 
     /// Whether the batch begins by clearing the database.
@@ -67,6 +76,45 @@ impl Overlay {
         }
     }
 
+    /// The changes of the table of ids. Clearing the database leaves them, and the table, as they are.
+    pub fn once(&self) -> &OnceWrites {
+        &self.once
+    }
+
+    /// Sets the record of an id that is in the table.
+    pub fn put_once(&mut self, id: OnceId, record: Bytes) {
+        self.bytes += record.len();
+        self.once.put(id, record);
+    }
+
+    /// Adds a new id to the table.
+    pub fn make_once(&mut self, id: OnceId, record: Bytes) {
+        self.bytes += record.len();
+        self.once.make(id, record);
+    }
+
+    /// Removes an id from the table.
+    pub fn expire_once(&mut self, id: OnceId) {
+        self.once.expire(id);
+    }
+
+    /// The writes of `keys` as they are now.
+    pub(crate) fn savepoint(&self, keys: impl Iterator<Item = Bytes>) -> Savepoint {
+        let entries = keys.map(|key| (self.entries.get(&key).cloned(), key));
+        Savepoint { entries: entries.map(|(entry, key)| (key, entry)).collect(), bytes: self.bytes }
+    }
+
+    /// Makes the writes of a savepoint's keys what they were then.
+    pub(crate) fn restore(&mut self, savepoint: Savepoint) {
+        for (key, entry) in savepoint.entries {
+            match entry {
+                Some(entry) => self.entries.insert(key, entry),
+                None => self.entries.remove(&key),
+            };
+        }
+        self.bytes = savepoint.bytes;
+    }
+
     /// Adds a put of a record.
     pub fn put(&mut self, key: Bytes, record: Record) {
         self.bytes += key.len() + record.value.len() + HEADER_LEN;
@@ -98,6 +146,7 @@ impl Overlay {
     pub fn reset(&mut self) {
         self.cleared = false;
         self.entries.clear();
+        self.once.reset();
         self.bytes = 0;
         self.pipelines = 0;
     }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use units::Bytes;
 
 use crate::error::Result;
+use crate::once::{OnceTable, RecordId};
 use crate::overlay::Overlay;
 use crate::parallel_wal::{HeldRecords, WalMode};
 
@@ -65,18 +66,23 @@ pub trait Store: Send + Sync + Debug {
         None
     }
 
-    /// Gets the values of keys that [`get`](Store::get) has not found here (`Missing`).
+    /// Gets records whose values [`get`](Store::get) and [`OnceTable::record`] have not found here (`Missing`).
     ///
     /// # Errors
     /// `Missing` if no other replica has one of them.
-    fn fetch(&self, keys: Vec<bytes::Bytes>) -> Writing<'_> {
-        drop(keys);
+    fn fetch(&self, records: Vec<RecordId>) -> Writing<'_> {
+        drop(records);
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// True if a key whose time is past is there until a write deletes it: replicas have clocks of their own, and a key that one leader has seen expire must not come back with the next one.
     fn expires_by_writes(&self) -> bool {
         false
+    }
+
+    /// The table of ids for commands that run once; `None` if the store has none.
+    fn once(&self) -> Option<&dyn OnceTable> {
+        None
     }
 
     /// Calls `found` once, with the stored record of `key` or with nothing.

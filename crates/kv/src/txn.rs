@@ -3,12 +3,15 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 #[cfg(debug_assertions)]
 use crate::Claims;
 use crate::cursor::CursorCache;
+use crate::once::{OnceId, OnceIds, OnceRecord, OnceTable, RecordId};
+use crate::overlay::Savepoint;
 use crate::watch::{Watch, Watches};
 use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store, View};
 
@@ -43,6 +46,8 @@ pub(crate) struct TxnShared {
     pub limits: Limits,
     pub cursors: CursorCache,
     pub watches: Arc<Watches>,
+    /// The number of the last id that was made ([`OnceId::number`]).
+    pub once_numbers: AtomicU64,
 }
 
 /// The state that the commands of a group see: the store, overlaid by the writes of the group's commands so far. The
@@ -56,8 +61,8 @@ pub struct Txn<'a> {
     refusal: Option<Refusal>,
     /// The view of the store in which the commands run.
     view: View,
-    /// The keys whose values are on other replicas only.
-    missing: RefCell<Vec<Bytes>>,
+    /// The records whose values are on other replicas only.
+    missing: RefCell<Vec<RecordId>>,
     /// The keys that count as expired, and that the store has until a write deletes them ([`Store::expires_by_writes`]).
     expired: RefCell<Vec<Bytes>>,
     /// The keys that the running pipeline claimed.
@@ -193,7 +198,8 @@ impl<'a> Txn<'a> {
     /// Notes the keys of a read whose values are on other replicas: the pipeline runs again once they are here.
     fn note_missing(&self, read: Result<()>, keys: &[&[u8]]) -> Result<()> {
         if let Err(Error::Missing(_)) = read {
-            self.missing.borrow_mut().extend(keys.iter().map(|key| Bytes::copy_from_slice(key)));
+            let missing = keys.iter().map(|key| RecordId::Key(Bytes::copy_from_slice(key)));
+            self.missing.borrow_mut().extend(missing);
         }
         read
     }
@@ -213,8 +219,8 @@ impl<'a> Txn<'a> {
         self.expired.take()
     }
 
-    /// Takes the keys whose values were not here. If there are any, the replies do not count.
-    pub fn take_missing(&mut self) -> Vec<Bytes> {
+    /// Takes the records whose values were not here. If there are any, the replies do not count.
+    pub fn take_missing(&mut self) -> Vec<RecordId> {
         self.missing.take()
     }
 
@@ -331,6 +337,64 @@ impl<'a> Txn<'a> {
         self.touch(None);
         self.shared.watches.note_write_of_all_keys();
         self.overlay().clear();
+    }
+
+    /// The group that the ids of the store's table name; `None` if the store has no table of ids.
+    pub fn once_group(&self) -> Option<u64> {
+        self.store.once().map(OnceTable::group)
+    }
+
+    /// The record of an id; `None` if the table has no such id.
+    pub(crate) fn once_record(&self, id: OnceId) -> Result<Option<OnceRecord>> {
+        self.touch(Some(&id.to_bytes()));
+        let decode = |stored: Option<&[u8]>| {
+            let damaged = |why| Error::corrupt(id.to_string().as_bytes(), why);
+            stored.map(OnceRecord::decode).transpose().map_err(damaged)
+        };
+        if let Some(record) = self.overlay.as_ref().and_then(|overlay| overlay.once().get(id)) {
+            return decode(record.map(|record| &record[..]));
+        }
+        let Some(table) = self.store.once() else { return Ok(None) };
+        let mut found = Ok(None);
+        let read = table.record(id, &mut |stored| found = decode(stored));
+        if let Err(Error::Missing(_)) = read {
+            self.missing.borrow_mut().push(RecordId::Once(id));
+        }
+        read?;
+        found
+    }
+
+    /// Sets the record of an id that the table has.
+    pub(crate) fn put_once(&mut self, id: OnceId, record: &OnceRecord) {
+        self.touch(Some(&id.to_bytes()));
+        self.overlay().put_once(id, record.encode().into());
+    }
+
+    /// Makes an id that was never made before. Where the table has `most` ids the longest idle one expires; `None` if the batch uses each of them.
+    pub(crate) fn make_once(&mut self, group: u64, most: usize) -> Result<Option<OnceId>> {
+        self.touch(None);
+        let changed = self.overlay().once().len();
+        let table = self.store.once();
+        let ids = table.map_or(Ok(OnceIds::default()), |table| table.ids(changed + 1))?;
+        match self.overlay().once().to_expire(&ids, most) {
+            None => {}
+            Some(Some(idle)) => self.overlay().expire_once(idle),
+            Some(None) => return Ok(None),
+        }
+        let number = self.shared.once_numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = OnceId { group, view: self.view.0, number };
+        self.overlay().make_once(id, OnceRecord::default().encode().into());
+        Ok(Some(id))
+    }
+
+    /// The batch's writes of `keys`, for [`restore`](Txn::restore).
+    pub(crate) fn savepoint(&mut self, keys: impl Iterator<Item = Bytes>) -> Savepoint {
+        self.overlay().savepoint(keys)
+    }
+
+    /// Takes back the writes of a savepoint's keys since then.
+    pub(crate) fn restore(&mut self, savepoint: Savepoint) {
+        self.overlay().restore(savepoint);
     }
 
     fn overlay(&mut self) -> &mut Overlay {

@@ -237,7 +237,7 @@ struct GroupCommand {
 
 impl Work for GroupCommand {
     fn claims(&self, claims: &mut Claims) {
-        claims.command(&self.command.spec, self.words.args());
+        kv::claim(&self.command.spec, self.words.args(), claims);
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) {

@@ -1,6 +1,6 @@
 //! The command that a name stands for, on keys or on the server.
 
-use kv::{Args, Claims, Command, Spec};
+use kv::{Args, Claims, Command, Keys, Spec};
 
 use crate::commands::{self, Action, ServerCommand, TransactionCommand};
 use crate::needs::Needs;
@@ -99,8 +99,10 @@ impl Resolved {
     /// Adds the keys in the command's words to `claims`.
     pub fn claims(self, args: Args<'_>, claims: &mut Claims) {
         match self {
-            Resolved::Key(command) => claims.command(&command.spec, args),
-            Resolved::Server(command) if command.spec.keys.first > 0 => claims.command(&command.spec, args),
+            Resolved::Key(command) => kv::claim(&command.spec, args, claims),
+            Resolved::Server(command) if command.spec.keys != Keys::NONE => {
+                kv::claim(&command.spec, args, claims)
+            }
             _ => {}
         }
     }

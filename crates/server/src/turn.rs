@@ -4,7 +4,7 @@
 //! of the cluster, join any turn. EXEC begins a turn, and MULTI, EXEC and the like end one, so that a turn is planned with the
 //! transaction that is really open.
 
-use kv::{Args, Command, Reply, Spec};
+use kv::{Args, Command, Keys, Reply, Spec};
 
 use crate::cluster::{Access, KeySlots, Route, Router, parse_slot};
 use crate::needs::Needs;
@@ -237,7 +237,8 @@ impl Planner<'_> {
 
 /// Whether a command without keys concerns the data, and so every group.
 fn walks_groups(resolved: Resolved) -> bool {
-    matches!(resolved, Resolved::Key(command) if command.spec.keys.first == 0)
+    let walks = |spec: &Spec| spec.keys == Keys::NONE && !spec.has(Spec::MOVABLE_KEYS);
+    matches!(resolved, Resolved::Key(command) if walks(&command.spec))
 }
 
 #[cfg(test)]

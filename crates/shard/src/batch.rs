@@ -1,22 +1,23 @@
-//! A batch of writes as the command of a group's entry: keys, kinds and expiries in the record, which every replica keeps, and the values beside it, which witnesses drop.
+//! A batch of writes as the command of a group's entry: row keys, kinds and expiries in the record, which every replica keeps, and the values beside it, which witnesses drop. The record of an id for commands that run once is such a value: it is written by the entry that has the command's writes.
 //!
 //! | bytes of the record | | |
 //! |---|---|---|
 //! | 0 | 1 | version: 1 |
-//! | 1 | 1 | 1 if every key goes before the writes, else 0 |
+//! | 1 | 1 | 1 if every client's key goes before the writes, else 0 |
 //! | 2 | 4 | number of writes; little-endian, like all numbers |
-//! | | 4 | bytes of a key; then these |
-//! | | 1 | 0 the key is deleted, 1 it is put |
+//! | | 4 | bytes of a row key (`row_key.rs`); then these |
+//! | | 1 | 0 the row is deleted, 1 it is put |
 //! | | 9 | of a put: a record's header (`kv::RecordHeader`) |
 //! | | 4 | of a put: bytes of the value |
 //!
-//! The last four lines come once for each write, in the order of keys. The command's value is the values of the puts, in their order.
+//! The last four lines come once for each write, in the order of row keys. The command's value is the values of the puts, in their order.
 
-use kv::{Expiry, HEADER_LEN, Overlay, RecordRef};
+use kv::{Expiry, HEADER_LEN, Overlay, Record, RecordRef};
 use replica::Command;
 use zerocopy::IntoBytes;
 
 use crate::fields::counted;
+use crate::row_key::{is_row_key, once_row_key, row_key};
 
 const VERSION: u8 = 1;
 const DELETED: u8 = 0;
@@ -25,18 +26,18 @@ const PUT: u8 = 1;
 /// A batch of writes: what an entry of a group changes in the tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
-    /// Every key goes before the writes.
+    /// Every client's key goes before the writes; ids stay.
     pub clears: bool,
-    /// The writes, one for each key.
+    /// The writes, one for each row key.
     pub writes: Vec<Write>,
 }
 
 /// A write of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// The key.
+    /// The row key.
     pub key: Vec<u8>,
-    /// The new record; `None` if the key is deleted.
+    /// The new record; `None` if the row is deleted.
     pub put: Option<Put>,
 }
 
@@ -57,17 +58,23 @@ impl Batch {
     pub fn command(overlay: &Overlay) -> Command {
         let length = |len: usize| u32::try_from(len).expect("keys and values are shorter than 4 GiB");
         let mut record = vec![VERSION, u8::from(overlay.is_cleared())];
-        record.extend(length(overlay.len()).to_le_bytes());
+        record.extend(length(overlay.len() + overlay.once().len()).to_le_bytes());
         let mut values = Vec::new();
-        for (key, put) in overlay.entries() {
+        let mut write = |key: Vec<u8>, put: Option<RecordRef<'_>>| {
             record.extend(length(key.len()).to_le_bytes());
-            record.extend_from_slice(key);
+            record.extend(key);
             record.push(if put.is_some() { PUT } else { DELETED });
             if let Some(put) = put {
                 record.extend_from_slice(put.header().as_bytes());
                 record.extend(length(put.value.len()).to_le_bytes());
-                values.extend_from_slice(&put.value);
+                values.extend_from_slice(put.value);
             }
+        };
+        for (id, put) in overlay.once().entries() {
+            write(once_row_key(id), put.map(|value| RecordRef { expires: Expiry::NEVER, value }));
+        }
+        for (key, put) in overlay.entries() {
+            write(row_key(key), put.map(Record::as_ref));
         }
         Command { record, value: Some(values) }
     }
@@ -103,7 +110,9 @@ impl Batch {
             batch.writes.push(Write { key, put });
         }
         let is_ordered = batch.writes.is_sorted_by(|one, next| one.key < next.key);
-        (rest.is_empty() && values.is_none_or(<[u8]>::is_empty) && is_ordered).then_some(batch)
+        let has_row_keys = batch.writes.iter().all(|write| is_row_key(&write.key));
+        let is_sound = is_ordered && has_row_keys;
+        (rest.is_empty() && values.is_none_or(<[u8]>::is_empty) && is_sound).then_some(batch)
     }
 }
 
@@ -119,29 +128,40 @@ fn fuzz_batch(bytes: &[u8]) {
         if batch.clears {
             overlay.clear();
         }
+        let mut has_expiring_ids = false;
         for Write { key, put } in &batch.writes {
-            match put {
-                Some(Put { expires, value }) => {
-                    let value = value.clone().unwrap_or_default().into();
-                    overlay.put(key.clone().into(), kv::Record { expires: *expires, value });
+            let put = put.as_ref().map(|Put { expires, value }| {
+                let value = value.clone().unwrap_or_default().into();
+                Record { expires: *expires, value }
+            });
+            match (crate::row_key::client_key(key), crate::row_key::once_id(key), put) {
+                (Some(key), _, Some(record)) => overlay.put(key.to_vec().into(), record),
+                (Some(key), _, None) => overlay.delete(key.to_vec().into()),
+                (_, Some(id), Some(record)) => {
+                    has_expiring_ids |= record.expires != Expiry::NEVER;
+                    overlay.put_once(id, record.value);
                 }
-                None => overlay.delete(key.clone().into()),
+                (_, Some(id), None) => overlay.expire_once(id),
+                _ => unreachable!("a row key is a key's or an id's"),
             }
         }
         let again = Batch::command(&overlay);
         let values: usize =
             batch.writes.iter().flat_map(|write| &write.put).flat_map(|put| &put.value).map(Vec::len).sum();
         assert_eq!(again.value.map(|all| all.len()), Some(values));
-        assert!(command.value.is_none() || again.record == command.record);
+        assert!(command.value.is_none() || has_expiring_ids || again.record == command.record);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kv::Record;
+    use bytes::Bytes;
+    use kv::OnceId;
     use proptest::prelude::*;
 
     use super::*;
+
+    const ID: OnceId = OnceId { group: 3, view: 2, number: 5 };
 
     fn overlay() -> Overlay {
         let mut overlay = Overlay::default();
@@ -150,13 +170,17 @@ mod tests {
         overlay.put("a".into(), record(Expiry::NEVER, b"first"));
         overlay.delete("b".into());
         overlay.put("c".into(), record(Expiry::at(1_795_294_357_811), b""));
+        overlay.put_once(ID, Bytes::from_static(b"answer"));
+        overlay.expire_once(OnceId { number: 6, ..ID });
         overlay
     }
 
     fn batch(has_values: bool) -> Batch {
         let put = |expires, value: &[u8]| Put { expires, value: has_values.then(|| value.to_vec()) };
-        let write = |key: &str, put| Write { key: key.into(), put };
+        let write = |key: &str, put| Write { key: row_key(key.as_bytes()), put };
         let writes = vec![
+            Write { key: once_row_key(ID), put: Some(put(Expiry::NEVER, b"answer")) },
+            Write { key: once_row_key(OnceId { number: 6, ..ID }), put: None },
             write("a", Some(put(Expiry::NEVER, b"first"))),
             write("b", None),
             write("c", Some(put(Expiry::at(1_795_294_357_811), b""))),
@@ -177,8 +201,14 @@ mod tests {
             let cut = Command { record: command.record[..len].to_vec(), ..command.clone() };
             assert_eq!(Batch::of(&cut), None, "{len} bytes");
         }
-        for value in [&b"firs"[..], b"first1"] {
+        for value in [&b"answerfirs"[..], b"answerfirst1"] {
             assert_eq!(Batch::of(&Command { value: Some(value.to_vec()), ..command.clone() }), None);
+        }
+        for (place, byte) in command.record.iter().enumerate().filter(|(_, byte)| [b'o', b'r'].contains(byte))
+        {
+            let mut other = command.clone();
+            other.record[place] = byte ^ 1;
+            assert_eq!(Batch::of(&other), None, "the byte at {place} is no kind of row");
         }
         let other_version = [&[2][..], &command.record[1..]].concat();
         assert_eq!(Batch::of(&Command { record: other_version, ..command }), None);

@@ -15,6 +15,7 @@ mod group;
 mod group_tables;
 mod log;
 mod peer;
+mod row_key;
 mod rules;
 mod state_file;
 mod store;
@@ -32,6 +33,7 @@ pub use log::{Change, GroupsLog, GroupsLogOptions, StoredGroup};
 pub use peer::fuzz_message;
 pub use peer::{Answer, PeerMessage, Peers, RecordName, Request, RequestId};
 pub use replica::GroupId;
+pub use row_key::{client_key, once_row_key, row_key};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use state_file::{read_state, replace_state};

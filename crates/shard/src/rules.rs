@@ -16,4 +16,6 @@ units::broken_rules! {
     Unflushed asked as trusts_memtables,
     /// Broken rule: an entry takes the place of a record of a later one.
     LaterRecord asked as replaces_later_records,
+    /// Broken rule: the number and the answer of a command that runs once are not put into the tables with the command's writes.
+    ForgottenAnswer asked as forgets_answers,
 }

@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use fs::Fs;
 use kv::parallel_wal::WalMode;
-use kv::{Error, Overlay, RecordRef, Room, Store, View, Visit, Writing};
+use kv::{
+    Error, OnceId, OnceIds, OnceTable, Overlay, RecordId, RecordRef, Room, Store, View, Visit, Writing,
+};
 use replica::Term;
 use units::Bytes;
 
 use crate::group::{Group, Refused};
+use crate::row_key::{client_key, once_row_key, row_key};
 use crate::tables::{Row, Tables};
 
 /// The store of one group. Its writes are durable in the logs of a majority, whatever `sync` says.
@@ -34,6 +37,16 @@ impl GroupStore {
     pub fn with_reserve(self, fs: Fs, reserve: Bytes) -> GroupStore {
         self.group.watch_room(fs.clone(), reserve);
         GroupStore { drive: Some((fs, reserve)), ..self }
+    }
+
+    /// The rows of row keys, all with their values.
+    fn rows(&self, keys: &[&[u8]]) -> kv::Result<Vec<Option<Row>>> {
+        let rows = self.tables.get_many(keys).map_err(|error| tables_failed(&error))?;
+        if rows.iter().flatten().any(|row| row.value.is_none()) {
+            let group = self.group.place().group;
+            return Err(Error::Missing(format!("{group}: no replica that has the value answers")));
+        }
+        Ok(rows)
     }
 
     fn to_error(&self, refused: Refused) -> Error {
@@ -62,6 +75,22 @@ fn stored(row: &Row) -> Vec<u8> {
     RecordRef { expires: row.expires, value: row.value.as_deref().unwrap_or_default() }.encode()
 }
 
+impl OnceTable for GroupStore {
+    fn group(&self) -> u64 {
+        self.group.place().group.0
+    }
+
+    fn record(&self, id: OnceId, found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {
+        let rows = self.rows(&[&once_row_key(id)])?;
+        found(rows.iter().flatten().find_map(|row| row.value.as_deref()));
+        Ok(())
+    }
+
+    fn ids(&self, most: usize) -> kv::Result<OnceIds> {
+        self.tables.once_ids(most).map_err(|error| tables_failed(&error))
+    }
+}
+
 impl Store for GroupStore {
     fn view(&self) -> kv::Result<View> {
         self.group.view().map(|term| View(term.0)).map_err(|refused| self.to_error(refused))
@@ -77,11 +106,20 @@ impl Store for GroupStore {
         ))
     }
 
-    fn fetch(&self, keys: Vec<bytes::Bytes>) -> Writing<'_> {
+    fn fetch(&self, records: Vec<RecordId>) -> Writing<'_> {
+        let key = |record: &RecordId| match record {
+            RecordId::Key(key) => row_key(key),
+            RecordId::Once(id) => once_row_key(*id),
+        };
+        let keys: Vec<Vec<u8>> = records.iter().map(key).collect();
         Box::pin(async move {
             let fetched = self.group.fetch(&keys).await;
             fetched.map_err(|refused| self.to_error(refused))
         })
+    }
+
+    fn once(&self) -> Option<&dyn OnceTable> {
+        Some(self)
     }
 
     fn expires_by_writes(&self) -> bool {
@@ -93,11 +131,8 @@ impl Store for GroupStore {
     }
 
     fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> kv::Result<()> {
-        let rows = self.tables.get_many(keys).map_err(|error| tables_failed(&error))?;
-        if rows.iter().flatten().any(|row| row.value.is_none()) {
-            let group = self.group.place().group;
-            return Err(Error::Missing(format!("{group}: no replica that has the value answers")));
-        }
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| row_key(key)).collect();
+        let rows = self.rows(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
         for (place, row) in rows.iter().enumerate() {
             found(place, row.as_ref().map(stored).as_deref());
         }
@@ -106,10 +141,10 @@ impl Store for GroupStore {
 
     /// Visits parts of the keys, each from one state of the tables. A record whose value is not here comes without it.
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> kv::Result<()> {
-        let mut from = from.to_vec();
+        let mut from = row_key(from);
         loop {
             let part = self.tables.rows(&from).map_err(|error| tables_failed(&error))?;
-            for (key, row) in &part.rows {
+            for (key, row) in part.rows.iter().filter_map(|(key, row)| Some((client_key(key)?, row))) {
                 if let ControlFlow::Break(()) = visit(key, &stored(row)) {
                     return Ok(());
                 }

@@ -2,26 +2,27 @@
 
 use std::fmt::Debug;
 
-use kv::Expiry;
+use kv::{Expiry, OnceIds};
 use replica::{Index, Term};
 
 use crate::Result;
 use crate::batch::Batch;
+use crate::row_key::is_row_key;
 
-/// The record of a key in the tables of a group.
+/// A row of the tables of a group: the record of a client's key, or of an id for commands that run once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     /// The index of the entry that wrote the record, and its term: they name the record on every replica.
     pub index: Index,
     /// The entry's term.
     pub term: Term,
-    /// The key's expiry.
+    /// The key's expiry; none of an id.
     pub expires: Expiry,
     /// The value; `None` where this replica does not keep it, or lacks it.
     pub value: Option<Vec<u8>>,
 }
 
-/// The records of a part of the keys, all of them, in the order of keys.
+/// The records of a part of the row keys, all of them, in the order of these keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rows {
     /// The key at which the part begins.
@@ -33,11 +34,12 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// True if the keys ascend, lie within the part, and the part is not empty where another one follows.
+    /// True if the keys are row keys, ascend, lie within the part, and the part is not empty where another one follows.
     pub(crate) fn is_sound(&self) -> bool {
         let Rows { from, to, rows } = self;
         let ascends = rows.is_sorted_by(|(one, _), (next, _)| one < next);
-        let is_within = |key: &Vec<u8>| key >= from && to.as_ref().is_none_or(|to| key < to);
+        let is_within =
+            |key: &Vec<u8>| is_row_key(key) && key >= from && to.as_ref().is_none_or(|to| key < to);
         let goes_on = to.as_ref().is_none_or(|to| to > from && !rows.is_empty());
         ascends && goes_on && rows.iter().all(|(key, _)| is_within(key))
     }
@@ -46,7 +48,9 @@ impl Rows {
 /// An entry to be put into the tables: its index and term, and its batch if it is a command.
 pub type Entry = (Index, Term, Option<Batch>);
 
-/// The tables of one replica of a group: an ordered map of keys to records, and the index up to which the group's log is in it.
+/// The tables of one replica of a group: an ordered map of row keys to records, and the index up to which the group's log is in it.
+///
+/// A row key ([`row_key`](crate::row_key()), [`once_row_key`](crate::once_row_key)) stands for a client's key, or for an id for commands that run once. All rows are replicated alike, but that a batch which clears all keys leaves the ids.
 ///
 /// A record that comes with an entry, or from another replica, takes the place of one of an earlier entry only: the tables may be ahead of the index, and entries come again after a crash. Each method may block. A crash leaves the tables as they were at the last [`flush`](Tables::flush) or later, wholly: records and index together.
 pub trait Tables: Send + Sync + Debug {
@@ -87,6 +91,12 @@ pub trait Tables: Send + Sync + Debug {
 
     /// Estimated number of keys; may be that of all groups of the process.
     fn key_estimate(&self) -> u64;
+
+    /// The number of ids for commands that run once, and the `most` of them whose records are of the earliest entries, in that order.
+    ///
+    /// # Errors
+    /// The store's.
+    fn once_ids(&self, most: usize) -> Result<OnceIds>;
 
     /// Takes a part of another replica's tables, which hold the log up to `index`, by the rules of `replica::Action::Install`.
     ///

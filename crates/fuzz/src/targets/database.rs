@@ -1,7 +1,7 @@
 //! Fuzz targets for values, write batches and recorded traces, which the engine and the crash explorer read.
 
 use kv::parallel_wal::parse;
-use kv::{Record, RecordRef};
+use kv::{OnceRecord, Record, RecordRef, RecordedAnswer};
 use sim::Trace;
 
 /// Decodes the value of a key.
@@ -11,6 +11,15 @@ pub(crate) fn stored_value(bytes: &[u8]) {
     let encoded = record.encode();
     let again = RecordRef::decode(&encoded).expect("a record of this build");
     assert_eq!((again.expires, again.value), (record.expires, &*record.value));
+}
+
+/// Decodes the record of an id for commands that run once.
+pub(crate) fn once_record(bytes: &[u8]) {
+    let Ok(record) = OnceRecord::decode(bytes) else { return };
+    assert_eq!(record.encode(), bytes);
+    let mut again = RecordedAnswer::default();
+    record.answer.repeat(&mut again);
+    assert_eq!(again, record.answer);
 }
 
 /// Decodes a RocksDB write batch, as a program hands it in.

@@ -2,8 +2,10 @@
 
 mod call;
 mod counters;
+mod execute;
 mod expire;
 mod keys;
+mod once;
 mod options;
 mod scan;
 mod spec;
@@ -12,5 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use execute::execute;
+pub use once::{claim, key_places};
 pub use spec::{Keys, Spec};
-pub use table::{COMMANDS, Command, execute, find};
+pub use table::{COMMANDS, Command, find};

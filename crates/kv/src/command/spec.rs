@@ -7,7 +7,7 @@ pub struct Spec {
     pub name: &'static str,
     /// Number of words, the command's name included; negative: at least so many.
     pub arity: i16,
-    /// The flags, from the constants `READ` to `NO_AUTH`, joined by `|`.
+    /// The flags, from the constants `READ` to `MOVABLE_KEYS`, joined by `|`.
     pub flags: u8,
     /// The words of the command that are keys.
     pub keys: Keys,
@@ -39,6 +39,8 @@ impl Spec {
     pub const ADMIN: u8 = 32;
     /// The command is allowed before AUTH.
     pub const NO_AUTH: u8 = 64;
+    /// Other words of the command say which words are keys: [`key_places`](super::key_places).
+    pub const MOVABLE_KEYS: u8 = 128;
 
     /// Whether the command has all flags in `flag`.
     pub fn has(&self, flag: u8) -> bool {
@@ -55,15 +57,20 @@ impl Spec {
     pub fn arity_error(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name.to_ascii_lowercase())
     }
+}
+
+impl Keys {
+    /// No word is a key.
+    pub const NONE: Keys = Keys { first: 0, last: 0, step: 0 };
 
     /// The indices of the keys in a command of `words` words.
-    pub fn key_places(&self, words: usize) -> impl Iterator<Item = usize> {
-        let first = usize::try_from(self.keys.first).unwrap_or(0);
-        let last = match usize::try_from(self.keys.last) {
+    pub(super) fn places(self, words: usize) -> impl Iterator<Item = usize> {
+        let first = usize::try_from(self.first).unwrap_or(0);
+        let last = match usize::try_from(self.last) {
             Ok(last) => last,
-            Err(_) => words.saturating_sub(usize::from(self.keys.last.unsigned_abs())),
+            Err(_) => words.saturating_sub(usize::from(self.last.unsigned_abs())),
         };
-        let step = usize::try_from(self.keys.step).unwrap_or(1).max(1);
+        let step = usize::try_from(self.step).unwrap_or(1).max(1);
         (first..=last).step_by(step).filter(move |n| *n > 0 && *n < words)
     }
 }

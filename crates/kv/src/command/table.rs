@@ -1,18 +1,24 @@
-//! The table of the commands on keys, and their execution.
+//! The table of the commands on keys.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, Outcome};
 use super::spec::{Keys, Spec};
 use super::{counters, expire, keys, scan, strings};
-use crate::answer::Answer;
-use crate::args::Args;
-use crate::txn::Txn;
 
 /// A command on keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     /// The command's name, arity, flags and keys.
     pub spec: Spec,
-    run: fn(&mut Call<'_, '_>) -> Outcome,
+    pub(super) run: Run,
+}
+
+/// How a command is executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Run {
+    /// By this function.
+    Keys(fn(&mut Call<'_, '_>) -> Outcome),
+    /// As FURROW.ONCE: the command among its words runs once.
+    Once,
 }
 
 const fn command(
@@ -23,8 +29,13 @@ const fn command(
     run: fn(&mut Call<'_, '_>) -> Outcome,
 ) -> Command {
     let keys = Keys { first: keys.0, last: keys.1, step: keys.2 };
-    Command { spec: Spec { name, arity, flags, keys }, run }
+    Command { spec: Spec { name, arity, flags, keys }, run: Run::Keys(run) }
 }
+
+const ONCE: Command = Command {
+    spec: Spec { name: "FURROW.ONCE", arity: -3, flags: GROW | Spec::MOVABLE_KEYS, keys: Keys::NONE },
+    run: Run::Once,
+};
 
 const READ: u8 = Spec::READ | Spec::FAST;
 const WALK: u8 = Spec::READ | Spec::WALKS;
@@ -48,6 +59,7 @@ pub static COMMANDS: &[Command] = &[
     command("EXPIRETIME", 2, READ, ONE, expire::expiretime),
     command("FLUSHALL", -1, WRITE, NO_KEYS, keys::flush_all),
     command("FLUSHDB", -1, WRITE, NO_KEYS, keys::flush_all),
+    ONCE,
     command("GET", 2, READ, ONE, strings::get),
     command("GETDEL", 2, WRITE, ONE, strings::getdel),
     command("GETEX", -2, WRITE, ONE, expire::getex),
@@ -88,37 +100,4 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     upper.make_ascii_uppercase();
     let at = COMMANDS.binary_search_by(|c| c.spec.name.as_bytes().cmp(upper)).ok()?;
     COMMANDS.get(at)
-}
-
-/// Runs one command and writes exactly one whole reply to `out`. A command that fails writes an error reply
-/// and changes nothing.
-pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut dyn Answer) {
-    let spec = &command.spec;
-    if !spec.takes_words(args.len()) {
-        return out.error(&spec.arity_error());
-    }
-    if spec.has(Spec::WRITE) {
-        if let Some(refusal) = txn.refusal()
-            && (!refusal.growth_only || spec.has(Spec::NEEDS_ROOM))
-        {
-            return out.error(&refusal.text);
-        }
-        let limit = txn.limits().key;
-        if spec.key_places(args.len()).any(|n| args.get(n).len() > limit) {
-            return out.error(&format!("ERR a key is longer than the limit of {limit} bytes"));
-        }
-    }
-    let mark = out.mark();
-    match (command.run)(&mut Call { args, txn, out }) {
-        Ok(()) => {}
-        Err(Failure::Told(text)) => {
-            out.rollback(mark);
-            out.error(&text);
-        }
-        Err(Failure::Engine(error)) => {
-            out.rollback(mark);
-            tracing::error!(command = spec.name, %error, "a command failed");
-            out.error(&error.to_client());
-        }
-    }
 }

@@ -1,3 +1,5 @@
+mod once;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;

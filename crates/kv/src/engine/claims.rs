@@ -2,9 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::args::Args;
-use crate::command::Spec;
-
 /// Number of stripes that keys are hashed to. Two different keys of one stripe wait for each other: with a thousand keys in
 /// flight, one pipeline in 256 waits so.
 pub(crate) const STRIPES: usize = 1 << 18;
@@ -31,16 +28,6 @@ impl Claims {
     /// Adds a claim on all keys, present and future.
     pub fn claim_all_keys(&mut self) {
         self.all = true;
-    }
-
-    /// Adds claims on the keys of the command with these words.
-    pub fn command(&mut self, spec: &Spec, args: Args<'_>) {
-        if spec.keys.first == 0 {
-            return self.claim_all_keys();
-        }
-        for place in spec.key_places(args.len()) {
-            self.key(args.get(place));
-        }
     }
 
     /// Whether the claims cover `key`.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::expiry;
 use super::handle::Engine;
 use crate::error::{Error, Result};
+use crate::once::RecordId;
 use crate::store::View;
 use crate::txn::Txn;
 
@@ -14,8 +15,8 @@ use crate::txn::Txn;
 #[derive(Debug)]
 pub struct Reading {
     view: View,
-    /// The keys whose values were missing.
-    missing: Vec<Bytes>,
+    /// The records whose values were missing.
+    missing: Vec<RecordId>,
     /// The keys that count as expired, and that a write is to delete.
     expired: Vec<Bytes>,
 }

@@ -16,7 +16,8 @@ use super::refusals::ROOM_AGE_MS;
 use super::*;
 use crate::parallel_wal::WalMode;
 use crate::{
-    Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, View, Writing, execute, find,
+    Args, Error, MemoryStore, Overlay, RecordId, Reply, Result, Span, Store, Txn, View, Writing, claim,
+    execute, find,
 };
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -90,7 +91,7 @@ impl Work for LinePipeline {
             let (buffer, spans) = words(line);
             let args = Args::new(&buffer, &spans);
             if let Some(command) = find(args.get(0)) {
-                claims.command(&command.spec, args);
+                claim(&command.spec, args, claims);
             }
         }
     }

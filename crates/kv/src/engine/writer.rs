@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -15,6 +14,7 @@ use super::options::Durability;
 use super::schedule::{Group, HeldKeys};
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
+use crate::once::RecordId;
 use crate::overlay::Overlay;
 use crate::store::{View, Writing};
 use crate::txn::{Refusal, Txn};
@@ -50,8 +50,8 @@ enum Next<'a> {
     Confirm(Writing<'a>),
     /// The replies can be sent: nothing was changed.
     Nothing,
-    /// Values of these keys were missing: each pipeline runs by itself once they are here.
-    Fetch(Vec<Bytes>),
+    /// Values of these records were missing: each pipeline runs by itself once they are here.
+    Fetch(Vec<RecordId>),
     /// Nothing was run.
     Refuse(Error),
 }

@@ -27,7 +27,7 @@ pub(crate) enum KeySlots {
 impl KeySlots {
     /// The slots of the keys among a command's words.
     pub fn of_command(spec: &Spec, args: Args<'_>) -> KeySlots {
-        KeySlots::of_keys(spec.key_places(args.len()).map(|place| args.get(place)))
+        KeySlots::of_keys(kv::key_places(spec, args).map(|place| args.get(place)))
     }
 
     /// The slots of keys.

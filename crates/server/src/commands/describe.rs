@@ -48,16 +48,16 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
         b"DOCS" => out.map(0),
         b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
-            let words = args.len() - 2;
-            if !spec.takes_words(words) {
+            let words = args.tail(2);
+            if !spec.takes_words(words.len()) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
-            let places: Vec<usize> = spec.key_places(words).collect();
+            let places: Vec<usize> = kv::key_places(&spec, words).collect();
             if places.is_empty() {
                 return Err("ERR The command has no key arguments".into());
             }
             out.array(places.len());
-            places.iter().for_each(|n| out.bulk(args.get(n + 2)));
+            places.iter().for_each(|n| out.bulk(words.get(*n)));
         }
         b"HELP" if args.len() == 2 => reply_help(out, "COMMAND", HELP),
         b"COUNT" | b"HELP" | b"LIST" | b"GETKEYS" => return Err(subcommand_arity(args)),
@@ -67,13 +67,14 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
 }
 
 fn describe_command(out: &mut Encoder, spec: &Spec) {
-    const FLAGS: [(u8, &str); 6] = [
+    const FLAGS: [(u8, &str); 7] = [
         (Spec::WRITE, "write"),
         (Spec::READ, "readonly"),
         (Spec::NEEDS_ROOM, "denyoom"),
         (Spec::ADMIN, "admin"),
         (Spec::FAST, "fast"),
         (Spec::NO_AUTH, "no_auth"),
+        (Spec::MOVABLE_KEYS, "movablekeys"),
     ];
     out.array(10);
     out.bulk(spec.name.to_ascii_lowercase().as_bytes());

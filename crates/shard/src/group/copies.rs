@@ -8,6 +8,7 @@ use super::{Answered, Group, Refused};
 use crate::Result;
 use crate::batch::Batch;
 use crate::peer::{Answer, PeerMessage, RecordName, Request};
+use crate::row_key::is_row_key;
 use crate::tables::Row;
 use crate::wait::within;
 
@@ -65,6 +66,9 @@ impl Group {
 
     /// The value of a record, by the tables or by the log. What another replica's tables have is committed, and so is an entry here of that index and term.
     fn value_of(&self, RecordName { key, index, term }: &RecordName) -> Result<Option<Vec<u8>>> {
+        if !is_row_key(key) {
+            return Ok(None);
+        }
         let own = self.parts.tables.get(key)?.filter(|own| own.index == *index);
         if let Some(value) = own.and_then(|own| own.value) {
             return Ok(Some(value));
@@ -76,7 +80,7 @@ impl Group {
         Ok(write.and_then(|write| write.put).and_then(|put| put.value))
     }
 
-    /// The record of a key, with its value, which is pulled where these tables lack it.
+    /// The record of a row key, with its value, which is pulled where these tables lack it.
     pub(super) async fn get_with_value(&self, key: &[u8]) -> Answered<Option<Row>> {
         let get = || self.parts.tables.get(key).map_err(|error| self.failed(&error));
         let mut row = get()?;

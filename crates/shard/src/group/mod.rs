@@ -35,6 +35,7 @@ use self::requests::Requests;
 use self::table_queue::TableWork;
 use crate::batch::Batch;
 use crate::peer::{PeerMessage, Peers};
+use crate::row_key::row_key;
 use crate::tables::{Row, Tables};
 use crate::wait::within;
 use crate::{Change, Error, GroupId, GroupsLog, Result, StoredGroup};
@@ -425,7 +426,7 @@ impl Group {
     /// Bytes of the group's log from which on a batch is refused. Batches of deletes have a part of their own: they free room elsewhere.
     fn most_log_bytes(&self, batch: &Overlay) -> u64 {
         let most = self.options.log.0;
-        let grows = batch.entries().any(|(_, put)| put.is_some());
+        let grows = batch.entries().any(|(_, put)| put.is_some()) || !batch.once().is_empty();
         if grows { most } else { most + most / DELETES_SHARE }
     }
 
@@ -468,11 +469,11 @@ impl Group {
         Ok(())
     }
 
-    /// Gets the values of keys that the tables lack from other replicas.
+    /// Gets the values of row keys that the tables lack from other replicas.
     ///
     /// # Errors
     /// `NoCopy` where nobody who has a value answers.
-    pub(crate) async fn fetch(&self, keys: &[bytes::Bytes]) -> Answered<()> {
+    pub(crate) async fn fetch(&self, keys: &[Vec<u8>]) -> Answered<()> {
         for key in keys {
             self.get_with_value(key).await?;
         }
@@ -494,7 +495,7 @@ impl Group {
         }
     }
 
-    /// The record of a key, linearizable.
+    /// The record of a client's key, linearizable.
     ///
     /// # Errors
     /// `NotLeader`; `NoCopy` where this leader lacks the value, and nobody answers who has it.
@@ -502,7 +503,7 @@ impl Group {
         loop {
             let (index, by_lease) = self.read_index().await?;
             self.has_applied(index).await?;
-            let row = self.get_with_value(key).await?;
+            let row = self.get_with_value(&row_key(key)).await?;
             let now = self.parts.driver.now();
             if !by_lease || self.with_replica(|replica| replica.may_answer(now)) {
                 return Ok(row);

@@ -1,20 +1,24 @@
 //! A group's tables in RocksDB: one database has those of all groups of a process ([`TablesDb`]), each with keys of its own ([`row`]).
 
 mod db;
+mod idle_ids;
 mod row;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kv::{OnceId, OnceIds};
 use parking_lot::Mutex;
 use replica::{Index, Role};
 use rocks::{Cursor, WriteBatch};
 
 use self::db::Outcome;
 pub use self::db::{TablesDb, TablesOptions};
+use self::idle_ids::IdleIds;
 use self::row::{GroupKeys, TablesState, decode_row, encode_row};
 use crate::batch::{Batch, Put, Write};
+use crate::row_key::{client_key, is_row_key, once_id, row_key};
 use crate::tables::{Entry, Row, Rows, Tables};
 use crate::{Error, GroupId, Result};
 
@@ -47,6 +51,8 @@ struct State {
     /// The sequence number of the last batch; 0 before the first.
     sequence: u64,
     values: KeptValues,
+    /// The ids, once they were asked for.
+    ids: Option<IdleIds>,
 }
 
 /// The records that have values, which a witness is told to drop some day.
@@ -58,6 +64,9 @@ struct KeptValues {
     /// The key from which on other records may have values; `None` if none has.
     unknown_from: Option<Vec<u8>>,
 }
+
+/// No row key is before these bytes.
+const FIRST_ROW: &[u8] = b"o";
 
 impl KeptValues {
     fn note(&mut self, index: Index, key: &[u8]) {
@@ -77,6 +86,8 @@ impl KeptValues {
 struct Changes {
     batch: WriteBatch,
     values: Vec<(Index, Vec<u8>)>,
+    /// The ids that the batch changes, with the index of the new record's entry; `None` if the id goes.
+    ids: Vec<(OnceId, Option<Index>)>,
 }
 
 impl GroupTables {
@@ -94,7 +105,7 @@ impl GroupTables {
         let written = written.map_err(|why| Error::Tables { group, why })?;
         let are_dropped = role == Role::Witness;
         let values = KeptValues { are_dropped, known: BTreeSet::new(), unknown_from: Some(Vec::new()) };
-        let state = Mutex::new(State { written, sequence: 0, values });
+        let state = Mutex::new(State { written, sequence: 0, values, ids: None });
         let applied = AtomicU64::new(written.applied.0);
         Ok(GroupTables { group, keys, db: Arc::clone(db), applied, state })
     }
@@ -112,7 +123,8 @@ impl GroupTables {
                 return Ok(());
             }
             let mut batch = WriteBatch::default();
-            batch.delete_range(&keys.row(b""), &keys.end());
+            let (from, to) = keys.records();
+            batch.delete_range(&from, &to);
             // The last change is a put: RocksDB reports how far its tables go.
             batch.put(&keys.state(), &nothing);
             db.flush(db.apply(&mut batch)?)
@@ -125,11 +137,15 @@ impl GroupTables {
     }
 
     fn read(&self, key: &[u8]) -> Outcome<Option<Row>> {
+        if !is_row_key(key) {
+            return Ok(None);
+        }
         let stored = self.db.rocks().get(&self.keys.row(key)).map_err(|error| error.to_string())?;
         stored.map(|stored| self.decode(key, &stored)).transpose()
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Outcome<Vec<Option<Row>>> {
+        debug_assert!(keys.iter().all(|key| is_row_key(key)), "each key is a row's");
         let names: Vec<Vec<u8>> = keys.iter().map(|key| self.keys.row(key)).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let stored = self.db.rocks().multi_get(&names).map_err(|error| error.to_string())?;
@@ -146,9 +162,11 @@ impl GroupTables {
     /// Calls `visit` with each record from the key `from` on, until it returns false.
     fn walk(&self, from: &[u8], mut visit: impl FnMut(&[u8], Row) -> bool) -> Outcome<()> {
         let at = |cursor: &Cursor| cursor.status().map_err(|error| error.to_string());
+        // The state of the tables comes before all rows.
+        let from = from.max(FIRST_ROW);
         let mut cursor = self.db.rocks().iter(&self.keys.row(from)).map_err(|error| error.to_string())?;
         while cursor.valid() {
-            let Some(key) = self.keys.client_key(cursor.key()) else { break };
+            let Some(key) = self.keys.row_key(cursor.key()) else { break };
             if !visit(key, self.decode(key, cursor.value())?) {
                 break;
             }
@@ -162,6 +180,12 @@ impl GroupTables {
         if row.value.is_some() {
             changes.values.push((row.index, key.to_vec()));
         }
+        changes.ids.extend(once_id(key).map(|id| (id, Some(row.index))));
+    }
+
+    fn delete(&self, changes: &mut Changes, key: &[u8]) {
+        changes.batch.delete(&self.keys.row(key));
+        changes.ids.extend(once_id(key).map(|id| (id, None)));
     }
 
     /// Writes a batch together with the state of the tables.
@@ -177,6 +201,9 @@ impl GroupTables {
         for (index, key) in changes.values {
             state.values.note(index, &key);
         }
+        if let Some(ids) = &mut state.ids {
+            changes.ids.into_iter().for_each(|(id, index)| ids.note(id, index));
+        }
         Ok(())
     }
 
@@ -185,9 +212,10 @@ impl GroupTables {
         // Only records that came from another replica are of later entries.
         let may_be_later = *index <= ahead && !self.db.rules.replaces_later_records();
         if *clears {
-            changes.batch.delete_range(&self.keys.row(b""), &self.keys.end());
+            let (from, to) = self.keys.clients();
+            changes.batch.delete_range(&from, &to);
             if may_be_later {
-                self.walk(b"", |key, row| {
+                self.walk(&row_key(b""), |key, row| {
                     if row.index >= *index {
                         self.put(changes, key, &row);
                     }
@@ -196,6 +224,9 @@ impl GroupTables {
             }
         }
         for Write { key, put } in writes {
+            if self.db.rules.forgets_answers() && client_key(key).is_none() && self.read(key)?.is_some() {
+                continue;
+            }
             if may_be_later && self.read(key)?.is_some_and(|present| present.index >= *index) {
                 self.give_value_of(changes, key, (*index, put.as_ref()))?;
                 continue;
@@ -205,7 +236,7 @@ impl GroupTables {
                     let row = Row { index: *index, term: *term, expires: *expires, value: value.clone() };
                     self.put(changes, key, &row);
                 }
-                None => changes.batch.delete(&self.keys.row(key)),
+                None => self.delete(changes, key),
             }
         }
         Ok(())
@@ -250,7 +281,7 @@ impl GroupTables {
             }
             match others.next_if(|(other, _)| &other[..] == key) {
                 Some((_, other)) => both.push((key.to_vec(), own, other)),
-                None if own.index <= index => changes.batch.delete(&self.keys.row(key)),
+                None if own.index <= index => self.delete(&mut changes, key),
                 None => {}
             }
             true
@@ -371,6 +402,20 @@ impl Tables for GroupTables {
 
     fn key_estimate(&self) -> u64 {
         self.db.key_estimate()
+    }
+
+    fn once_ids(&self, most: usize) -> Result<OnceIds> {
+        let state = &mut *self.state.lock();
+        if state.ids.is_none() {
+            let mut ids = IdleIds::default();
+            self.done(self.walk(FIRST_ROW, |key, row| {
+                let id = once_id(key);
+                id.into_iter().for_each(|id| ids.note(id, Some(row.index)));
+                id.is_some()
+            }))?;
+            state.ids = Some(ids);
+        }
+        Ok(state.ids.as_ref().map(|ids| ids.longest_idle(most)).unwrap_or_default())
     }
 
     fn merge(&self, rows: Rows, index: Index) -> Result<()> {

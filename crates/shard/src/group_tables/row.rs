@@ -3,6 +3,7 @@
 //! | key | | value |
 //! |---|---|---|
 //! | group, 8 bytes, big-endian; `m` | the state of the group's tables | version 1, 1 byte; applied index, 8; highest index of a record, 8 |
+//! | group; `o`; an id, 24 bytes | the record of the id | as of a key; the value is a `kv::OnceRecord` |
 //! | group; `r`; a client's key | the record of the key | index, 8 bytes; term, 8; 1 if the value is there, else 0; a record as `kv` stores it, without its value where that is not there |
 //!
 //! Numbers in values are little-endian. RocksDB's blocks carry checksums.
@@ -12,11 +13,11 @@ use replica::{Index, Term};
 use zerocopy::IntoBytes;
 
 use crate::GroupId;
+use crate::row_key::{is_row_key, row_key};
 use crate::tables::Row;
 
 const VERSION: u8 = 1;
 const STATE: u8 = b'm';
-const ROW: u8 = b'r';
 const WITHOUT_VALUE: u8 = 0;
 const WITH_VALUE: u8 = 1;
 
@@ -67,19 +68,29 @@ impl GroupKeys {
         [&self.0[..], &[STATE]].concat()
     }
 
-    /// The stored key of a client's key.
-    pub(super) fn row(self, key: &[u8]) -> Vec<u8> {
-        [&self.0[..], &[ROW], key].concat()
+    /// The stored key of a row key, or of the place in the order of row keys where a walk begins.
+    pub(super) fn row(self, row_key: &[u8]) -> Vec<u8> {
+        [&self.0[..], row_key].concat()
     }
 
-    /// The stored key behind those of all records of the group.
-    pub(super) fn end(self) -> Vec<u8> {
-        [&self.0[..], &[ROW + 1]].concat()
+    /// The stored keys before and behind all records of the group, of every kind.
+    pub(super) fn records(self) -> (Vec<u8>, Vec<u8>) {
+        ([&self.0[..], &[STATE + 1]].concat(), [&self.0[..], &[u8::MAX]].concat())
     }
 
-    /// The client's key of a stored key; `None` if the stored key is not one of the group's records.
-    pub(super) fn client_key(self, stored: &[u8]) -> Option<&[u8]> {
-        stored.strip_prefix(&self.0)?.strip_prefix(&[ROW])
+    /// The stored keys before and behind those of all clients' keys of the group.
+    pub(super) fn clients(self) -> (Vec<u8>, Vec<u8>) {
+        let from = self.row(&row_key(b""));
+        let mut to = from.clone();
+        if let Some(kind) = to.last_mut() {
+            *kind += 1;
+        }
+        (from, to)
+    }
+
+    /// The row key of a stored key; `None` if the stored key is not one of the group's records.
+    pub(super) fn row_key(self, stored: &[u8]) -> Option<&[u8]> {
+        stored.strip_prefix(&self.0).filter(|key| is_row_key(key))
     }
 }
 
@@ -117,10 +128,11 @@ pub(super) fn decode_row(stored: &[u8]) -> Option<Row> {
 
 #[cfg(test)]
 mod tests {
-    use kv::Expiry;
+    use kv::{Expiry, OnceId};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::row_key::once_row_key;
 
     #[test]
     fn records_and_state_are_the_bytes_of_the_golden_file() {
@@ -137,7 +149,9 @@ mod tests {
         }
         assert_eq!(TablesState::decode(&state.encode()), Ok(state));
         let keys = GroupKeys::of(GroupId(3));
-        let parts = [keys.state(), state.encode(), keys.row(b"k"), encode_row(&row), encode_row(&bare)];
+        let (key, id) = (row_key(b"k"), once_row_key(OnceId { group: 3, view: 2, number: 5 }));
+        let records = [keys.row(&key), encode_row(&row), encode_row(&bare), keys.row(&id)];
+        let parts = [&[keys.state(), state.encode()][..], &records].concat();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tables-v1.bin");
         if std::env::var_os("FURROW_BLESS").is_some() {
             std::fs::write(path, parts.concat()).expect("writes");
@@ -156,11 +170,13 @@ mod tests {
     #[test]
     fn a_group_s_records_lie_between_its_keys() {
         let (keys, next) = (GroupKeys::of(GroupId(3)), GroupKeys::of(GroupId(4)));
-        assert!(
-            keys.state() < keys.row(b"") && keys.row(&[0xff; 40]) < keys.end() && keys.end() < next.state()
-        );
-        assert_eq!(keys.client_key(&keys.row(b"a")), Some(&b"a"[..]));
-        assert_eq!((keys.client_key(&keys.state()), keys.client_key(&next.row(b"a"))), (None, None));
+        let id = once_row_key(OnceId { group: u64::MAX, view: u64::MAX, number: u64::MAX });
+        let ((from, to), key) = (keys.clients(), row_key(&[0xff; 40]));
+        let in_order = [&keys.state(), &keys.row(&id), &from, &keys.row(&key), &to, &next.state()];
+        assert!(in_order.is_sorted_by(|one, next| one < next));
+        assert_eq!(from, keys.row(&row_key(b"")));
+        assert_eq!(keys.row_key(&keys.row(&id)), Some(&id[..]));
+        assert_eq!((keys.row_key(&keys.state()), keys.row_key(&next.row(&key))), (None, None));
     }
 
     proptest! {

@@ -12,14 +12,14 @@
 //! | kind | bytes behind these | |
 //! |---|---|---|
 //! | 16 | 4 | number of records; then of each: |
-//! | | 4 | bytes of the key; then these; index, 8 bytes; term, 8 |
-//! | 17 | 4 | bytes of the key; then these; index, 8 bytes |
+//! | | 4 | bytes of the row key; then these; index, 8 bytes; term, 8 |
+//! | 17 | 4 | bytes of the row key; then these; index, 8 bytes |
 //! | 18 | 4 | number of values; then of each: |
 //! | | 4 | bytes of the value, then these; `0xffff_ffff` if there is none |
-//! | 19 | 4 | bytes of the first key; then these |
-//! | | 4 | bytes of the key behind the part, then these; `0xffff_ffff` if there is none |
+//! | 19 | 4 | bytes of the first row key; then these |
+//! | | 4 | bytes of the row key behind the part, then these; `0xffff_ffff` if there is none |
 //! | | 4 | number of records; then of each: |
-//! | | 4 | bytes of the key; then these; index, 8 bytes; term, 8 |
+//! | | 4 | bytes of the row key; then these; index, 8 bytes; term, 8 |
 //! | | 9 | the record's header (`kv::RecordHeader`) |
 //! | | 4 | bytes of the value, then these; `0xffff_ffff` if there is none |
 //! | 22 | 4 | bytes of the group's state; then these: the table of [`replica::Base`] |

@@ -22,10 +22,10 @@ pub enum PeerMessage {
     Answer(RequestId, Answer),
 }
 
-/// The name of a record: the entry of that index and term wrote the key.
+/// The name of a record: the entry of that index and term wrote the row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RecordName {
-    /// The key.
+    /// The row key.
     pub key: Vec<u8>,
     /// The entry's index.
     pub index: Index,
@@ -38,9 +38,9 @@ pub struct RecordName {
 pub enum Request {
     /// The values of records.
     Values(Vec<RecordName>),
-    /// The records at and after a key, of tables that hold the log up to an index at least.
+    /// The records at and after a row key, of tables that hold the log up to an index at least.
     Rows {
-        /// The key.
+        /// The row key.
         from: Vec<u8>,
         /// The index.
         applied: Index,

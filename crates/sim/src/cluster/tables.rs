@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kv::OnceIds;
 use parking_lot::Mutex;
 use replica::{Index, Term};
 use shard::{Entry, Row, Rows, Tables, Write};
@@ -144,6 +145,10 @@ impl Tables for ModelTables {
 
     fn key_estimate(&self) -> u64 {
         self.state.lock().live.rows.len() as u64
+    }
+
+    fn once_ids(&self, most: usize) -> shard::Result<OnceIds> {
+        Ok(self.state.lock().live.once_ids(most))
     }
 
     fn merge(&self, rows: Rows, index: Index) -> shard::Result<()> {

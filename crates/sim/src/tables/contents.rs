@@ -1,10 +1,11 @@
 //! A model of what a replica's tables hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use kv::{OnceId, OnceIds};
 use replica::Index;
-use shard::{Entry, Row, Rows, Write};
+use shard::{Entry, Row, Rows, Write, client_key};
 
 /// The contents of tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,7 +34,7 @@ impl Contents {
         self.applied = self.applied.max(*index);
         let Some(batch) = batch else { return };
         if batch.clears {
-            self.rows.retain(|_, row| row.index >= *index);
+            self.rows.retain(|key, row| client_key(key).is_none() || row.index >= *index);
         }
         for Write { key, put } in &batch.writes {
             match put {
@@ -73,6 +74,18 @@ impl Contents {
     /// Drops the values of records of entries up to `upto`.
     pub(crate) fn drop_values(&mut self, upto: Index) {
         self.rows.values_mut().filter(|row| row.index <= upto).for_each(|row| row.value = None);
+    }
+
+    /// The ids for commands that run once, the `most` longest idle ones by name.
+    pub(crate) fn once_ids(&self, most: usize) -> OnceIds {
+        let id =
+            |key: &[u8]| if client_key(key).is_none() { OnceId::from_bytes(key.get(1..)?) } else { None };
+        let ids = self.rows.iter().filter_map(|(key, row)| Some((row.index, id(key)?)));
+        let in_order: BTreeSet<(Index, OnceId)> = ids.collect();
+        OnceIds {
+            count: in_order.len(),
+            longest_idle: in_order.into_iter().take(most).map(|(_, id)| id).collect(),
+        }
     }
 
     /// The records from the key `from` on, at most `count`.

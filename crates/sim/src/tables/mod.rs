@@ -257,6 +257,12 @@ mod tests {
                         model,
                         "step {index} of workload {n}: {step:?}"
                     );
+                    let ids =
+                        |most| open.groups.iter().map(move |tables| tables.once_ids(most).expect("reads"));
+                    assert!(
+                        ids(2).eq(model.iter().map(|contents| contents.once_ids(2))),
+                        "step {index} of workload {n}"
+                    );
                 }
                 open.close().await.expect("closes");
             });

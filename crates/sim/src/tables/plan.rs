@@ -1,8 +1,8 @@
 //! The steps of a workload on tables, a function of the seed.
 
-use kv::Expiry;
+use kv::{Expiry, OnceId};
 use replica::{Index, Term};
-use shard::{Batch, Entry, Put, Row, Rows, Write};
+use shard::{Batch, Entry, Put, Row, Rows, Write, once_row_key, row_key};
 
 use super::Contents;
 use crate::Rng;
@@ -14,6 +14,8 @@ const STEPS: usize = 90;
 /// The entries of a group's log.
 const ENTRIES: u64 = 220;
 const KEYS: u64 = 24;
+/// So many of the keys are ids for commands that run once.
+const IDS: u64 = 4;
 /// The records of a part of another replica's tables.
 const ROWS_OF_A_PART: usize = 6;
 /// The longest value, in bytes; most are short.
@@ -101,7 +103,11 @@ fn log(rng: &mut Rng) -> Vec<Entry> {
         keys.sort_unstable();
         keys.dedup();
         let writes = keys.into_iter().map(|key| Write {
-            key: format!("key{key:03}").into_bytes(),
+            key: if key < IDS {
+                once_row_key(OnceId { group: 0, view: 1, number: key })
+            } else {
+                row_key(format!("key{key:03}").as_bytes())
+            },
             put: rng.chance(80).then(|| put(rng)),
         });
         let writes = writes.collect();

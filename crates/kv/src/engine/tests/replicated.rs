@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::{OnceId, OnceIds, OnceTable};
 
 /// A store that leads or does not, and lacks the values of some keys until they are fetched.
 #[derive(Debug, Default)]
@@ -21,7 +22,20 @@ struct Replicated {
 
 impl Replicated {
     fn leading() -> Arc<Replicated> {
-        Arc::new(Replicated { term: AtomicU64::new(1), ..Replicated::default() })
+        let memory = MemoryStore::new().with_once(7);
+        Arc::new(Replicated { memory, term: AtomicU64::new(1), ..Replicated::default() })
+    }
+
+    /// Begins the view that a test has set for the next read, and refuses a record that is not here.
+    fn begin_read(&self, name: &[u8]) -> Result<()> {
+        match self.next_term_at_read.swap(0, Ordering::SeqCst) {
+            0 => {}
+            term => self.term.store(term, Ordering::SeqCst),
+        }
+        if self.lacking.lock().contains(name) || self.lost.lock().contains(name) {
+            return Err(Error::Missing("no replica has the value".into()));
+        }
+        Ok(())
     }
 
     fn lack(&self, key: &str) {
@@ -33,7 +47,26 @@ impl Replicated {
     }
 }
 
+impl OnceTable for Replicated {
+    fn group(&self) -> u64 {
+        self.memory.group()
+    }
+
+    fn record(&self, id: OnceId, found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        self.begin_read(&id.to_bytes())?;
+        self.memory.record(id, found)
+    }
+
+    fn ids(&self, most: usize) -> Result<OnceIds> {
+        self.memory.ids(most)
+    }
+}
+
 impl Store for Replicated {
+    fn once(&self) -> Option<&dyn OnceTable> {
+        Some(self)
+    }
+
     fn view(&self) -> Result<View> {
         match self.term.load(Ordering::SeqCst) {
             0 => self.not_leader(),
@@ -46,7 +79,12 @@ impl Store for Replicated {
         (!lasts).then(|| Box::pin(std::future::ready(self.not_leader())) as Writing<'_>)
     }
 
-    fn fetch(&self, keys: Vec<Bytes>) -> Writing<'_> {
+    fn fetch(&self, records: Vec<RecordId>) -> Writing<'_> {
+        let key = |record| match record {
+            RecordId::Key(key) => key,
+            RecordId::Once(id) => Bytes::copy_from_slice(&id.to_bytes()),
+        };
+        let keys: Vec<Bytes> = records.into_iter().map(key).collect();
         let lost = keys.iter().any(|key| self.lost.lock().contains(&key[..]));
         self.fetched.fetch_add(1, Ordering::SeqCst);
         self.lacking.lock().retain(|lacking| !keys.iter().any(|key| key[..] == lacking[..]));
@@ -59,13 +97,7 @@ impl Store for Replicated {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        match self.next_term_at_read.swap(0, Ordering::SeqCst) {
-            0 => {}
-            term => self.term.store(term, Ordering::SeqCst),
-        }
-        if self.lacking.lock().contains(key) || self.lost.lock().contains(key) {
-            return Err(Error::Missing("no replica has the value".into()));
-        }
+        self.begin_read(key)?;
         self.memory.get(key, found)
     }
 
@@ -223,5 +255,38 @@ fn what_was_read_in_a_view_that_is_over_has_no_effect() {
     assert!(engine.read_in_view(|_| ()).is_err());
     store.term.store(9, Ordering::SeqCst);
     assert!(matches!(end_of(&engine, "INCR n"), End::Replies(replies) if replies == [Reply::Integer(6)]));
+    engine.close().expect("closes");
+}
+
+#[test]
+fn an_answer_is_repeated_in_a_view_that_lasts_and_once_it_is_here() {
+    let store = Replicated::leading();
+    let day = DayClock::new();
+    let engine = engine_at(&store, &day);
+    let id = match &ask(&engine, &["FURROW.ONCE NEW n"])[..] {
+        [Reply::Bulk(id)] => String::from_utf8_lossy(id).into_owned(),
+        other => panic!("no id: {other:?}"),
+    };
+    let name = OnceId::parse(id.as_bytes()).expect("an id").to_bytes();
+    let line = format!("FURROW.ONCE {id} 1 INCR n");
+    assert_eq!(ask(&engine, &[&line]), [Reply::Integer(1)]);
+    // Another replica may have led meanwhile, and run the id's next command.
+    store.next_term_at_read.store(7, Ordering::SeqCst);
+    assert!(matches!(end_of(&engine, &line), End::NotLeader));
+    store.lacking.lock().insert(name.to_vec());
+    assert_eq!(ask(&engine, &[&line]), [Reply::Integer(1)]);
+    // Without the record, or without a value that the command reads, nothing runs, and the number is not used up.
+    for lost in [&name[..], b"n"] {
+        store.lost.lock().insert(lost.to_vec());
+        let next = format!("FURROW.ONCE {id} 2 INCR n");
+        let replies = ask(&engine, &[&next, "SET other v"]);
+        assert!(
+            matches!(&replies[..], [Reply::Error(text), Reply::Simple(_)] if text.starts_with("ERR no replica")),
+            "{replies:?}"
+        );
+        store.lost.lock().clear();
+    }
+    assert_eq!(ask(&engine, &[&line]), [Reply::Integer(1)]);
+    assert_eq!(ask(&engine, &[&format!("FURROW.ONCE {id} 2 INCR n")]), [Reply::Integer(2)]);
     engine.close().expect("closes");
 }

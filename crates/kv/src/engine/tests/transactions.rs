@@ -28,7 +28,7 @@ struct Outcome {
 fn claim_keys(claims: &mut Claims, line: &str) {
     let (buffer, spans) = words(line);
     let args = Args::new(&buffer, &spans);
-    claims.command(&find(args.get(0)).expect("known").spec, args);
+    claim(&find(args.get(0)).expect("known").spec, args, claims);
 }
 
 impl Client {

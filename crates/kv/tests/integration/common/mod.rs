@@ -49,7 +49,7 @@ impl Work for LinePipeline {
     fn claims(&self, claims: &mut Claims) {
         for words in &self.0 {
             let (buffer, spans) = join_words(words);
-            claims.command(&find(words[0].as_bytes()).unwrap().spec, Args::new(&buffer, &spans));
+            kv::claim(&find(words[0].as_bytes()).unwrap().spec, Args::new(&buffer, &spans), claims);
         }
     }
 

@@ -4,6 +4,7 @@
 //! (12182) in group 3.
 
 mod nodes;
+mod once;
 mod operators;
 mod replies;
 mod transactions;

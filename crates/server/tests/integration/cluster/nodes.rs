@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use kv::{Engine, EngineOptions, Error, MemoryStore, Overlay, Store, View, Visit, Writing};
+use kv::{
+    Engine, EngineOptions, Error, MemoryStore, OnceTable, Overlay, RecordId, Store, View, Visit, Writing,
+};
 use parking_lot::Mutex;
 use server::cluster::{
     Cluster, ClusterNode, GroupId, GroupStats, HandingOver, NodeIndex, SlotRange, Topology,
@@ -59,8 +61,11 @@ impl Store for Replica {
         let fails = self.is_told_to_fail() || self.view().ok() != Some(view);
         fails.then(|| -> Writing<'_> { Box::pin(std::future::ready(Err(not_leader()))) })
     }
-    fn fetch(&self, keys: Vec<bytes::Bytes>) -> Writing<'_> {
-        Box::pin(std::future::ready(if keys.is_empty() { Ok(()) } else { self.check() }))
+    fn fetch(&self, records: Vec<RecordId>) -> Writing<'_> {
+        Box::pin(std::future::ready(if records.is_empty() { Ok(()) } else { self.check() }))
+    }
+    fn once(&self) -> Option<&dyn OnceTable> {
+        self.data.once()
     }
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {
         self.check()?;
@@ -206,7 +211,7 @@ pub struct Nodes(pub Vec<Node>);
 impl Nodes {
     /// Starts as many nodes as `leaders` name, with the same options. `leaders`: the node that leads each group.
     pub fn start(nodes: usize, leaders: [Option<usize>; 3], options: &ServeOptions) -> Nodes {
-        let data = [(); 3].map(|()| Arc::new(MemoryStore::new()));
+        let data = [1, 2, 3].map(|group| Arc::new(MemoryStore::new().with_once(group)));
         let empty = Arc::new(topology(&[], 0, [None; 3]));
         let start = |_| {
             let replica = |group: u64| {
