@@ -16,6 +16,8 @@ mod log_queue;
 mod requests;
 mod table_queue;
 mod table_work;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::collections::VecDeque;
@@ -507,7 +509,11 @@ impl Group {
         }
     }
 
+    /// Queues a piece of work on the tables. A replica that has ended drops the work: nobody would do it.
     fn add_table_work(&self, state: &mut State, work: TableWork) {
+        if state.ended.is_some() {
+            return;
+        }
         state.tables.push_back(work);
         self.table_work.notify();
     }
