@@ -74,12 +74,12 @@ fn broken_rules_are_found() {
         (BrokenRule::Unwritten, 0),
         (BrokenRule::Unrelieved, 0),
         (BrokenRule::FreeRemoval, 800),
-        (BrokenRule::OfficeWithoutValues, 0),
+        (BrokenRule::OfficeWithoutValues, 100),
         (BrokenRule::EarlySnapshot, 0),
-        (BrokenRule::SnapshotIsStable, 1_500),
-        (BrokenRule::RetireUnstable, 5_600),
-        (BrokenRule::LeavingLeader, 200),
-        (BrokenRule::EarlyVote, 1_400),
+        (BrokenRule::SnapshotIsStable, 300),
+        (BrokenRule::RetireUnstable, 3_400),
+        (BrokenRule::LeavingLeader, 300),
+        (BrokenRule::EarlyVote, 1_800),
         (BrokenRule::LeaseInTransfer, 40),
     ] {
         let found = (first..first + RUNS_WITH_A_BROKEN_RULE).find_map(|seed| {
