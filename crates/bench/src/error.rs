@@ -28,6 +28,18 @@ pub enum Error {
     /// LevelDB failed.
     #[error("{0}")]
     LevelDb(#[source] level::Error),
+    /// The log or the tables of a cluster's node failed.
+    #[error("{0}")]
+    Shard(#[source] ::shard::Error),
+    /// A cluster did not do what its measurement needs, in words.
+    #[error("the cluster: {0}")]
+    Cluster(String),
+}
+
+impl From<::shard::Error> for Error {
+    fn from(error: ::shard::Error) -> Error {
+        Error::Shard(error)
+    }
 }
 
 impl From<zoned::Error> for Error {

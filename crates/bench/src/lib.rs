@@ -4,6 +4,7 @@
 
 pub mod array;
 mod clock;
+pub mod cluster;
 pub mod contract;
 mod counted;
 pub mod device;

@@ -85,7 +85,7 @@ pub enum Action {
         base: Option<Base>,
         /// New entries.
         entries: Vec<Entry>,
-        /// Term, vote and commit index, if they changed.
+        /// Term, vote and commit index, if they changed. A commit index that changes alone comes with the next request.
         vote: Option<HardState>,
     },
     /// Put committed commands, of entries with this index and term, into the tables, in this order, then say [`Event::Applied`]. A witness puts the records there, without values but for those it keeps.

@@ -93,6 +93,10 @@ impl GroupLog {
         self.applied = index;
     }
 
+    pub(crate) fn vote(&self) -> &HardState {
+        &self.vote
+    }
+
     pub(crate) fn set_vote(&mut self, vote: HardState) {
         self.vote = vote;
     }

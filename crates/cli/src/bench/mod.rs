@@ -1,6 +1,7 @@
 //! The commands `furrow bench`, which measure logs, arrays and the engine.
 
 mod array;
+mod cluster;
 mod kv;
 mod prio;
 mod recovery;
@@ -29,6 +30,8 @@ pub struct BenchArgs {
 enum Verb {
     /// Measure an array beside its drives, in virtual time: whole stripes, one write at a time, reads, tails, a rebuild.
     Array(array::ArrayArgs),
+    /// Measure a group of five replicas on emulated drives with a modelled network, in virtual time: writes, reads, a lost primary.
+    Cluster(cluster::ClusterArgs),
     /// Measure puts, gets and scans on RocksDB, with its own log or under the parallel log. Formats the drive.
     Kv(kv::KvArgs),
     /// Measure logs in ordinary files beside plain files with fdatasync, alone and beside bulk writers.
@@ -49,6 +52,7 @@ enum Verb {
 pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Array(args) => array::run(context, &args),
+        Verb::Cluster(args) => cluster::run(context, &args),
         Verb::Kv(args) => kv::run(context, &args),
         Verb::Prio(args) => prio::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),

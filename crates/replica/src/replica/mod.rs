@@ -6,6 +6,7 @@ mod install;
 mod leadership;
 mod observed;
 mod snapshots;
+mod writes;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use units::{Instant, SplitMix64};
 
 use self::install::Install;
 use self::leadership::Leadership;
+use self::writes::Writes;
 use crate::base::Base;
 use crate::entry::{Body, Command, concerns_members, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
@@ -78,8 +80,9 @@ pub struct Replica {
     committed: Index,
     dropped: Index,
     leadership: Option<Leadership>,
-    /// Messages that wait until everything up to a request is durable.
-    waiting: Vec<(u64, Vec<raft::eraftpb::Message>)>,
+    writes: Writes,
+    /// The commit index has changed since the vote was written. Raft needs it on no drive, so that it goes with the next write.
+    has_new_commit: bool,
     /// The term of the last heartbeat that came, and when it was sent, by its leader's clock.
     heartbeat: Option<(Term, Instant)>,
     freshness: Freshness,
@@ -163,7 +166,8 @@ impl Replica {
             committed,
             dropped: Index::default(),
             leadership: None,
-            waiting: Vec::new(),
+            writes: Writes::default(),
+            has_new_commit: false,
             heartbeat: None,
             freshness: Freshness::new(settings, SplitMix64::new(seed ^ INQUIRIES).draw()),
             cut_off_at: None,
@@ -416,13 +420,16 @@ impl Replica {
     }
 
     fn persisted(&mut self, now: Instant, number: u64, actions: &mut Vec<Action>) {
-        self.node.on_persist_ready(number);
-        self.taken_over(number);
-        let (ready, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(needs, _)| *needs <= number);
-        self.waiting = waiting;
-        let ready: Vec<(u64, Vec<_>)> = ready;
-        self.send(now, ready.into_iter().flat_map(|(_, messages)| messages).collect(), actions);
+        self.writes.end(number);
+        self.take_durable(now, actions);
+    }
+
+    fn take_durable(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if let Some((number, messages)) = self.writes.take_durable() {
+            self.node.on_persist_ready(number);
+            self.taken_over(number);
+            self.send(now, messages, actions);
+        }
     }
 
     /// The tables hold the log up to `index`. A snapshot that was taken meanwhile may hold more.
@@ -464,19 +471,27 @@ impl Replica {
             let mut ready = self.node.ready();
             let base = self.take_over(ready.number(), ready.snapshot());
             self.note_entries(ready.entries());
-            let (number, vote) = (ready.number(), ready.hs().cloned());
+            let number = ready.number();
             let store = self.node.mut_store();
             store.append(ready.entries());
-            if let Some(vote) = &vote {
+            let mut is_written = base.is_some() || !ready.entries().is_empty();
+            if let Some(vote) = ready.hs() {
+                is_written |= (vote.term, vote.vote) != (store.vote().term, store.vote().vote);
                 store.set_vote(vote.clone());
+                self.has_new_commit = true;
             }
+            let is_vote_written = is_written && std::mem::take(&mut self.has_new_commit);
+            let vote = is_vote_written.then(|| store.vote().clone());
             self.send(now, ready.take_messages(), actions);
             let after = ready.take_persisted_messages();
             let entries = ready.take_entries();
             let committed = ready.take_committed_entries();
             self.node.advance_append_async(ready);
-            self.waiting.push((number, after));
-            actions.push(Action::Persist { number, base, entries, vote });
+            self.writes.begin(number, is_written, after);
+            if is_written {
+                actions.push(Action::Persist { number, base, entries, vote });
+            }
+            self.take_durable(now, actions);
             self.apply(committed, actions);
         }
         self.committed = self.committed.max(Index(self.node.raft.raft_log.committed));

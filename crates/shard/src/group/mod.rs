@@ -16,6 +16,8 @@ mod log_queue;
 mod requests;
 mod table_queue;
 mod table_work;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::collections::VecDeque;
