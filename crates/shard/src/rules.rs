@@ -16,4 +16,8 @@ units::broken_rules! {
     Unflushed asked as trusts_memtables,
     /// Broken rule: an entry takes the place of a record of a later one.
     LaterRecord asked as replaces_later_records,
+    /// Broken rule: a replica answers a pull with whatever record its tables have, which may lag behind the record that is named.
+    PullWithoutIndex asked as pulls_without_index,
+    /// Broken rule: a key expires by each leader's clock, without a write.
+    ExpiryByClock asked as expires_by_clock,
 }

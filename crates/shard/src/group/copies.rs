@@ -47,7 +47,8 @@ impl Group {
 
     /// The value of a record, by the tables or by the log. What another replica's tables have is committed, and so is an entry here of that index and term.
     fn value_of(&self, RecordName { key, index, term }: &RecordName) -> Result<Option<Vec<u8>>> {
-        let own = self.parts.tables.get(key)?.filter(|own| own.index == *index);
+        let is_named = |own: &Row| own.index == *index || self.rules().pulls_without_index();
+        let own = self.parts.tables.get(key)?.filter(is_named);
         if let Some(value) = own.and_then(|own| own.value) {
             return Ok(Some(value));
         }

@@ -28,6 +28,14 @@ impl Contents {
         }
     }
 
+    /// True if both hold records of the same entries, with their values or without.
+    pub(crate) fn has_records_of(&self, other: &Contents) -> bool {
+        let same = |((key, own), (name, row)): ((&Vec<u8>, &Row), (&Vec<u8>, &Row))| {
+            key == name && (own.index, own.term) == (row.index, row.term)
+        };
+        self.rows.len() == other.rows.len() && self.rows.iter().zip(&other.rows).all(same)
+    }
+
     /// Puts an entry into the tables.
     pub(crate) fn apply(&mut self, (index, term, batch): &Entry) {
         self.applied = self.applied.max(*index);
