@@ -29,7 +29,7 @@ pub use self::stored::StoredGroup;
 /// The settings of a process's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupsLogOptions {
-    /// Bytes of records that the log may hold before a group whose records are the oldest is to be written again.
+    /// Bytes of the drive that the log's records may take before a group whose records are the oldest is to be written again.
     pub size: Bytes,
     /// The parallel log.
     pub log: ParallelOptions,
@@ -66,16 +66,20 @@ pub struct GroupsLog {
     log: ParallelLog,
     rules: Rules,
     size: Bytes,
+    /// The drive's block, of which an append takes whole ones.
+    block: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     groups: BTreeMap<GroupId, Needed>,
-    /// The records that the log holds, and their bytes.
+    /// The records that the log holds, and the bytes that they take on the drive.
     held: VecDeque<(Ticket, u64)>,
     held_bytes: u64,
-    /// Bytes of records that said a group's whole state again, and of all others, since the opening.
+    /// Blocks that the log has written since its opening, as far as they are counted.
+    blocks: u64,
+    /// Bytes of the drive for records that said a group's whole state again, and of all others, since the opening.
     copied_bytes: u64,
     other_bytes: u64,
 }
@@ -103,17 +107,24 @@ impl State {
         Ok(true)
     }
 
-    /// A record was written now.
-    fn count(&mut self, change: &Change, bytes: usize) {
+    /// A record was written now, and takes `bytes` of the drive.
+    fn count(&mut self, change: &Change, bytes: u64) {
         let counted =
             if matches!(change, Change::State(_)) { &mut self.copied_bytes } else { &mut self.other_bytes };
-        *counted += bytes as u64;
+        *counted += bytes;
     }
 
-    fn hold(&mut self, ticket: Ticket, bytes: usize) {
+    /// The blocks that were written since the last call. Records that join one append share its blocks: the first of them that is counted has all.
+    fn take_blocks(&mut self, written: u64) -> u64 {
+        let more = written.saturating_sub(self.blocks);
+        self.blocks = self.blocks.max(written);
+        more
+    }
+
+    fn hold(&mut self, ticket: Ticket, bytes: u64) {
         let place = self.held.partition_point(|(of, _)| *of < ticket);
-        self.held.insert(place, (ticket, bytes as u64));
-        self.held_bytes += bytes as u64;
+        self.held.insert(place, (ticket, bytes));
+        self.held_bytes += bytes;
     }
 
     /// The ticket below which no group needs a record; `next` if none needs any.
@@ -138,6 +149,7 @@ impl GroupsLog {
         options: &GroupsLogOptions,
     ) -> Result<(GroupsLog, BTreeMap<GroupId, StoredGroup>)> {
         let rules = options.rules();
+        let block = u64::from(fs.device().geometry().block_size);
         let (log, mut replay) = fs.parallel_log(path, &options.log).await?;
         let mut found: BTreeMap<GroupId, FoundGroup> = BTreeMap::new();
         let mut state = State::default();
@@ -145,7 +157,8 @@ impl GroupsLog {
         while let Some((Ticket(ticket), record)) = replay.next().await? {
             last = ticket;
             let (group, change) = Change::decode(&record).map_err(|why| Error::Record { ticket, why })?;
-            state.hold(Ticket(ticket), record.len());
+            // Records that shared a block count one each.
+            state.hold(Ticket(ticket), (record.len() as u64).next_multiple_of(block));
             state.note(rules, group, Ticket(ticket), &change);
             found.entry(group).or_default().take(change);
         }
@@ -154,7 +167,7 @@ impl GroupsLog {
             let bad = |why| Error::Record { ticket: last, why: format!("{group}, at the log's end: {why}") };
             groups.extend(found.end().map_err(bad)?.map(|stored| (group, stored)));
         }
-        let log = GroupsLog { log, rules, size: options.size, state: Mutex::new(state) };
+        let log = GroupsLog { log, rules, size: options.size, block, state: Mutex::new(state) };
         Ok((log, groups))
     }
 
@@ -182,8 +195,9 @@ impl GroupsLog {
         {
             let mut state = self.state.lock();
             state.note(self.rules, group, ticket, change);
-            state.hold(ticket, record.len());
-            state.count(change, record.len());
+            let bytes = state.take_blocks(self.log.stats().blocks) * self.block;
+            state.hold(ticket, bytes);
+            state.count(change, bytes);
         }
         // Writes of entries and votes let few records go: the next change of another kind retires them.
         if !matches!(change, Change::Write { base: None, .. }) {
@@ -205,18 +219,18 @@ impl GroupsLog {
         state.copied_bytes <= state.other_bytes
     }
 
-    /// Bytes of records that were written since the opening.
+    /// Bytes of the drive that were written since the opening.
     pub fn written(&self) -> u64 {
         let state = self.state.lock();
         state.copied_bytes + state.other_bytes
     }
 
-    /// Bytes of records above which the log is to be made smaller.
+    /// Bytes of the drive above which the log is to be made smaller.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Bytes of records that the log holds.
+    /// Bytes of the drive that the log's records take.
     pub fn held(&self) -> Bytes {
         Bytes(self.state.lock().held_bytes)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use units::Instant;
 
 use super::engine::{Asked, Command, Unanswered};
 use super::faults::Faults;
@@ -53,6 +54,10 @@ pub(super) struct Clients {
     pub answered: Answered,
     /// The last value that a client gave.
     values: u64,
+    /// The object that was written last.
+    pub written: Option<Object>,
+    /// The only object that clients read, and until when.
+    pub focus: Option<(Object, Instant)>,
     /// The objects of each group are those with numbers up to this.
     pub last: u64,
 }
@@ -65,12 +70,19 @@ impl Clients {
             history: History::default(),
             answered: Answered::default(),
             values: 0,
+            written: None,
+            focus: None,
             last: 0,
         }
     }
 
     /// Draws what a client asks next.
-    pub(super) fn draw(&mut self, rng: &mut Rng, faults: &Faults) -> Command {
+    pub(super) fn draw(&mut self, rng: &mut Rng, faults: &Faults, now: Instant) -> Command {
+        let focus = self.focus.filter(|(object, until)| now < *until && !self.history.is_full(*object));
+        if let Some((object, _)) = focus {
+            let is_direct = object.kind() == Kind::Register && rng.chance(50);
+            return Command { object, asked: Asked::read(object.kind()), value_bytes: 0, is_direct };
+        }
         let mut object = Object { group: rng.index(faults.groups), number: rng.below(faults.objects) };
         // The judge takes so many operations on an object: then another one takes its place.
         while self.history.is_full(object) {
@@ -79,11 +91,8 @@ impl Clients {
         self.last = self.last.max(object.number);
         let kind = object.kind();
         let is_direct = kind == Kind::Register && rng.chance(50);
-        let asked = if rng.below(10) < faults.reads {
-            Asked::Read(if kind == Kind::Pair { [true; PARTS] } else { [true, false] })
-        } else {
-            self.draw_change(rng, kind)
-        };
+        let asked =
+            if rng.below(10) < faults.reads { Asked::read(kind) } else { self.draw_change(rng, kind) };
         Command { object, asked, value_bytes: faults.value_bytes, is_direct }
     }
 
@@ -113,6 +122,9 @@ impl Clients {
     /// An operation was answered.
     pub(super) fn answered(&mut self, called: Called, done: Done) {
         self.answered.all += 1;
+        if matches!(done, Done::Set(_) | Done::Counted(_)) {
+            self.written = Some(called.object());
+        }
         match done {
             Done::Set([Some(_), Some(_)]) | Done::Saw([Some(_), Some(_)]) => self.answered.pairs += 1,
             Done::Counted(_) => self.answered.counts += 1,

@@ -8,22 +8,31 @@ use std::time::Duration;
 
 use units::{BoxFuture, Driver, Instant, Parker, VirtualDriver};
 
-/// The task of a group that works on its tables.
+/// The tasks of a group that works on its tables, and that gets the values which a new leader lacks.
 const TABLES_TASK: &str = "group tables";
+const VALUES_TASK: &str = "group values";
+
+/// The longest pauses of a group's tasks before each piece of work, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    /// Of the tables.
+    pub tables_us: u64,
+    /// Of what gets the values that a new leader lacks.
+    pub values_us: u64,
+}
 
 /// The driver of a node's groups.
 #[derive(Debug)]
 pub(super) struct NodeDriver {
     node: Arc<VirtualDriver>,
-    /// The longest pause of a group's tables before each piece of work, in microseconds.
-    tables_us: u64,
+    pauses: Pauses,
     /// The wall clock of the node at its start.
     started_unix_ms: u64,
 }
 
 impl NodeDriver {
-    pub(super) fn new(node: Arc<VirtualDriver>, tables_us: u64, started_unix_ms: u64) -> NodeDriver {
-        NodeDriver { node, tables_us, started_unix_ms }
+    pub(super) fn new(node: Arc<VirtualDriver>, pauses: Pauses, started_unix_ms: u64) -> NodeDriver {
+        NodeDriver { node, pauses, started_unix_ms }
     }
 }
 
@@ -41,12 +50,16 @@ impl Driver for NodeDriver {
     }
 
     fn spawn(&self, name: &'static str, task: BoxFuture) {
-        if name == TABLES_TASK && self.tables_us > 0 {
-            let driver = Arc::clone(&self.node);
-            let slow = SlowTask { task, driver, longest_us: self.tables_us, goes_on_at: None };
-            return self.node.spawn(name, Box::pin(slow));
+        let longest_us = match name {
+            TABLES_TASK => self.pauses.tables_us,
+            VALUES_TASK => self.pauses.values_us,
+            _ => 0,
+        };
+        if longest_us == 0 {
+            return self.node.spawn(name, task);
         }
-        self.node.spawn(name, task);
+        let slow = SlowTask { task, driver: Arc::clone(&self.node), longest_us, goes_on_at: None };
+        self.node.spawn(name, Box::pin(slow));
     }
 
     fn drive(&self, task: BoxFuture) {

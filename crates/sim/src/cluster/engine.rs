@@ -10,7 +10,7 @@ use shard::{Group, GroupStore, Refused, Row, Tables};
 use units::Driver;
 use units::sync::Event;
 
-use super::objects::{Done, Object, PARTS};
+use super::objects::{Done, Kind, Object, PARTS};
 use crate::linear::Value;
 
 /// What a client asks.
@@ -25,6 +25,11 @@ pub(super) enum Asked {
 }
 
 impl Asked {
+    /// Read all parts of an object of a kind.
+    pub(super) fn read(kind: Kind) -> Asked {
+        Asked::Read(if kind == Kind::Pair { [true; PARTS] } else { [true, false] })
+    }
+
     /// The effect of the operation as long as its answer is not known.
     pub(super) fn effect(self) -> Done {
         match self {
@@ -160,8 +165,7 @@ impl Engine {
         let now = self.driver.unix_millis();
         let keys = [object.key(0), object.key(1)];
         let wanted: Vec<usize> = (0..PARTS).filter(|part| parts.get(*part) == Some(&true)).collect();
-        let names: Vec<&[u8]> =
-            wanted.iter().filter_map(|part| keys.get(*part)).map(Vec::as_slice).collect();
+        let names: Vec<&[u8]> = wanted.iter().filter_map(|part| keys.get(*part)).map(Vec::as_slice).collect();
         let (mut values, mut expired) = ([const { None }; PARTS], Vec::new());
         self.store.multi_get(&names, &mut |place, stored| {
             let record = stored.and_then(|stored| RecordRef::decode(stored).ok());
@@ -193,9 +197,7 @@ impl Engine {
                 let value = match row {
                     None => None,
                     Some(Row { value: None, .. }) => return Err(Unanswered::WithoutValue),
-                    Some(Row { value: Some(bytes), .. }) => {
-                        Some(decode(&bytes).ok_or(Unanswered::Garbled)?)
-                    }
+                    Some(Row { value: Some(bytes), .. }) => Some(decode(&bytes).ok_or(Unanswered::Garbled)?),
                 };
                 Ok(Done::Saw([Some(value), None]))
             }

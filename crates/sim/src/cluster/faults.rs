@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::driver::Pauses;
 use super::objects::Object;
 use crate::Rng;
 
@@ -29,8 +30,14 @@ pub(super) enum Fault {
     RestartBesideLease,
     /// The leader is asked to hand over, and cut off a moment later.
     HandOverCutOff,
+    /// The leader is cut off, and all clients ask for what was written last until another one leads.
+    ReadAfterCutOff,
+    /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
+    OldLeaderReturns,
     /// A member is to be replaced by a new one.
     Replace,
+    /// The leader is asked to hand over, and is to be replaced then.
+    ReplaceOldLeader,
     /// The leader is asked for members without a backup, which it is to refuse.
     WithoutBackups,
     /// A drive is lost, with its node.
@@ -40,7 +47,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Fault; 13] = [
+    const ALL: [Fault; 16] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -50,7 +57,10 @@ impl Fault {
         Fault::VoteBesideLease,
         Fault::RestartBesideLease,
         Fault::HandOverCutOff,
+        Fault::ReadAfterCutOff,
+        Fault::OldLeaderReturns,
         Fault::Replace,
+        Fault::ReplaceOldLeader,
         Fault::WithoutBackups,
         Fault::DriveLost,
         Fault::DriveError,
@@ -70,6 +80,8 @@ pub(super) struct Faults {
     pub down_us: u64,
     /// One time in so many a node starts anew just before it is asked for its vote.
     pub restarts: u64,
+    /// One time in so many the leader is cut off when a change of members has begun.
+    pub cut_changes: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],
     /// The longest pause of a client between two operations, in microseconds.
@@ -84,12 +96,12 @@ pub(super) struct Faults {
     pub value_bytes: usize,
     /// The bytes of a group's log above which it takes no commands.
     pub group_bytes: u64,
-    /// The bytes of the log of all groups of a node.
+    /// The bytes of a node's drive that the log of all its groups may take.
     pub log_bytes: u64,
     /// The mean time between two flushes of a node's tables, in microseconds.
     pub flush_us: u64,
-    /// The longest pause of a node's tables before each piece of work, in microseconds.
-    pub tables_us: u64,
+    /// The pauses of the groups' tasks on each node.
+    pub pauses: Pauses,
     /// The most by which wall clocks are wrong, in milliseconds.
     pub wall_ms: u64,
 }
@@ -112,22 +124,24 @@ impl Faults {
                 _ => one_of(&[0, 1, 2]),
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
+            cut_changes: one_of(&[2, 8, u64::MAX]),
             think_us: one_of(&[10_000, 50_000, 200_000]),
             reads: one_of(&[2, 5, 8]),
             groups: usize::try_from(one_of(&[1, 1, 2, 3])).unwrap_or(1),
             objects: Object::ROUND * one_of(&[2, 3, 8]),
             value_bytes: usize::try_from(value_bytes).unwrap_or_default(),
             group_bytes: scale * (8 << 10),
-            log_bytes: scale * one_of(&[4 << 10, 8 << 10, 16 << 10, 32 << 10]),
+            log_bytes: one_of(&[64 << 10, 128 << 10, 256 << 10, 512 << 10]),
             flush_us: one_of(&[5_000, 50_000, 1_000_000]),
-            tables_us: one_of(&[0, 0, 2_000, 20_000]),
-            wall_ms: one_of(&[0, 50, 500]),
+            pauses: Pauses { tables_us: one_of(&[0, 0, 2_000, 20_000]), values_us: one_of(&[0, 0, 100_000]) },
+            wall_ms: one_of(&[0, 500, 2_000]),
         }
     }
 
     /// The run after its faults: messages take their time, and are neither lost nor slow; clients ask without long pauses.
     pub(super) fn end(&mut self) {
-        (self.lost, self.slow_us, self.restarts) = (u64::MAX, 100, u64::MAX);
+        (self.lost, self.slow_us) = (u64::MAX, 100);
+        (self.restarts, self.cut_changes) = (u64::MAX, u64::MAX);
         self.think_us = self.think_us.min(LAST_THINK_US);
     }
 

@@ -41,15 +41,15 @@ impl GroupState {
         GroupId(self.place as u64 + 1)
     }
 
-    /// A replica has applied these members: the latest ones stay.
-    pub(super) fn learn(&mut self, group: &Group) {
+    /// A replica has applied these members: the latest ones stay. True if a change of members has begun.
+    pub(super) fn learn(&mut self, group: &Group) -> bool {
         let later = group.with_replica(|replica| {
             let members = replica.members();
             (members.since() > self.members.1).then(|| (members.current().clone(), members.since()))
         });
-        if let Some(later) = later {
-            self.members = later;
-        }
+        let Some(later) = later else { return false };
+        self.members = later;
+        self.members.0.is_joint()
     }
 
     /// Members whose drives are lost.
@@ -123,6 +123,33 @@ impl GroupState {
         applied.into_iter().any(|own| own + entries < most)
     }
 
+    /// The group's replicas, for people.
+    pub(super) fn describe(&self, nodes: &[Node]) -> String {
+        let describe = |node: &Node| {
+            let id = node.id().0;
+            let Some(group) = node.group(self.place) else { return format!("{id} is down") };
+            let applied = node.tables(self.place).map(|tables| tables.applied_index().0).unwrap_or_default();
+            group.with_replica(|replica| {
+                let leader = replica.leader().map(|leader| leader.0).unwrap_or_default();
+                let (term, whole) = (replica.term().0, if replica.is_whole() { "whole" } else { "lacks values" });
+                let of = replica.offices().standing().iter().map(|office| office.holder.0);
+                let offices: Vec<u64> = of.collect();
+                format!(
+                    "{id} {:?} {whole}, term {term}, leader {leader}, applied {applied}, {} bytes of log, offices {offices:?}, {} bytes free",
+                    group.place().role,
+                    replica.log_bytes(),
+                    node.free().unwrap_or_default().0
+                )
+            })
+        };
+        let replicas: Vec<String> = nodes.iter().map(describe).collect();
+        format!(
+            "voters {:?}; {}",
+            self.members.0.voters().map(|(id, _)| id.0).collect::<Vec<_>>(),
+            replicas.join("; ")
+        )
+    }
+
     /// An error says in what the members differ, or what they lack.
     pub(super) fn is_whole(&self, nodes: &[Node]) -> Result<(), Fault> {
         let stuck = |why: String| Err((ClusterFailureKind::Stuck, why));
@@ -147,7 +174,10 @@ impl GroupState {
             let Some(own) = contents(node) else { continue };
             if own.applied != of_leader.applied {
                 let (own, applied) = (own.applied, of_leader.applied);
-                return stuck(format!("replica {} has applied {own:?}, the leader {applied:?}", id.0));
+                let why = format!("replica {} has applied {own:?}, the leader {applied:?}", id.0);
+                let is_lost = own > applied;
+                let kind = if is_lost { ClusterFailureKind::Lost } else { ClusterFailureKind::Stuck };
+                return Err((kind, why));
             }
             if !own.has_records_of(&of_leader) {
                 return diverged(format!("replica {} has other records than the leader", id.0));

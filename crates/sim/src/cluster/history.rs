@@ -24,6 +24,12 @@ pub(super) struct Called {
     number: u64,
 }
 
+impl Called {
+    pub(super) fn object(self) -> Object {
+        self.object
+    }
+}
+
 impl History {
     /// True if the judge takes no more operations on the object, but for those under way and a last read.
     pub(super) fn is_full(&self, object: Object) -> bool {

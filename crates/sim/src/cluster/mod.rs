@@ -54,7 +54,6 @@ pub fn explore_cluster(
 fn ended_by_panic(payload: &(dyn std::any::Any + Send)) -> Ended {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let why = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
-    let kind =
-        if why.contains(CONTRADICTION) { ClusterFailureKind::Lost } else { ClusterFailureKind::Stuck };
+    let kind = if why.contains(CONTRADICTION) { ClusterFailureKind::Lost } else { ClusterFailureKind::Stuck };
     Ended { failure: Some((kind, format!("a node panicked: {why}"))), ..Ended::default() }
 }

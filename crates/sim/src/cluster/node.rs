@@ -16,7 +16,7 @@ use units::{Bytes, Driver, Instant, VirtualDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
 
-use super::driver::NodeDriver;
+use super::driver::{NodeDriver, Pauses};
 use super::engine::Engine;
 use super::rules::ClusterRules;
 use super::tables::{Committed, LastWrite, ModelTables};
@@ -93,8 +93,8 @@ pub(super) struct Machine {
     pub speed_ppm: u64,
     /// The time of a write to the drive, by a fast one's.
     pub slowness: u32,
-    /// The longest pause of the tables before each piece of work, in microseconds.
-    pub tables_us: u64,
+    /// The pauses of the groups' tasks.
+    pub pauses: Pauses,
     /// The most by which the wall clock is wrong, in milliseconds: it jumps at each start.
     pub wall_ms: u64,
 }
@@ -120,7 +120,7 @@ struct Up {
     emu: Arc<Emu>,
     groups: Vec<Hosted>,
     sent: Arc<Outbox>,
-    _fs: Fs,
+    fs: Fs,
 }
 
 pub(super) struct Node {
@@ -199,7 +199,7 @@ impl Node {
         let log = Arc::new(log);
         let wall = FIRST_UNIX_MS + now.0 / 1_000_000 + rng.below(1 + self.machine.wall_ms);
         let of_groups: Arc<dyn Driver> =
-            Arc::new(NodeDriver::new(Arc::clone(&node), self.machine.tables_us, wall));
+            Arc::new(NodeDriver::new(Arc::clone(&node), self.machine.pauses, wall));
         let mut groups = Vec::new();
         for (place, (role, tables)) in self.roles.iter().zip(&self.tables).enumerate() {
             let id = GroupId(place as u64 + 1);
@@ -219,7 +219,7 @@ impl Node {
         self.life += 1;
         self.died = OnceCell::new();
         self.has_bad_drive = false;
-        self.up = Some(Up { started: now, driver: node, emu, groups, sent, _fs: fs });
+        self.up = Some(Up { started: now, driver: node, emu, groups, sent, fs });
         Ok(())
     }
 
@@ -265,6 +265,11 @@ impl Node {
     /// The node's replicas, if it runs.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.up.iter().flat_map(|up| &up.groups).map(|hosted| &hosted.group)
+    }
+
+    /// Free room on the drive of a node that runs.
+    pub(super) fn free(&self) -> Option<Bytes> {
+        self.up.as_ref().map(|up| up.fs.statfs().free)
     }
 
     /// The error that ended one of the node's replicas.

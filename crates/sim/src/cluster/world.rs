@@ -50,6 +50,8 @@ enum What {
     Fault,
     CutOff { node: usize, until: Duration },
     CutOffAndRestart { leader: usize, candidate: usize },
+    OldLeaderReturns { group: usize },
+    Replace { group: usize, node: usize },
     EndCuts,
     Check,
 }
@@ -198,8 +200,7 @@ impl World {
         let replica = ReplicaId(self.nodes.len() as u64 + 1);
         if self.new_drive.is_none() {
             let seed = self.rng.draw();
-            let groups: Vec<_> =
-                self.groups.iter().map(|group| (group.id(), group.first.clone())).collect();
+            let groups: Vec<_> = self.groups.iter().map(|group| (group.id(), group.first.clone())).collect();
             match self.process.new_drive(&groups, seed) {
                 Ok(media) => self.new_drive = Some(media),
                 Err(error) => self.fail(ClusterFailureKind::Stuck, format!("no drive: {error}")),
@@ -211,7 +212,7 @@ impl World {
         let machine = Machine {
             speed_ppm: 1_000_000 - DRIFT_PPM + self.rng.below(2 * DRIFT_PPM + 1),
             slowness,
-            tables_us: self.faults.tables_us,
+            pauses: self.faults.pauses,
             wall_ms: self.faults.wall_ms,
         };
         let committed: Vec<_> = self.groups.iter().map(|group| Arc::clone(&group.committed)).collect();
@@ -267,14 +268,21 @@ impl World {
         let Some(of) = self.nodes.get(node) else { return };
         let from = of.id();
         let messages = of.run(self.now, then);
-        for (state, group) in self.groups.iter_mut().zip(of.groups()) {
-            state.learn(group);
+        let mut changing = None;
+        for (place, (state, group)) in self.groups.iter_mut().zip(of.groups()).enumerate() {
+            changing = state.learn(group).then_some(place).or(changing);
         }
         if let Some(why) = of.ended() {
             self.replica_ended(node, why);
         }
         for message in messages {
             self.send(from, message);
+        }
+        if changing.is_some() && self.rng.below(self.faults.cut_changes) == 0 {
+            let leader = changing.and_then(|group| self.leader(group));
+            leader
+                .into_iter()
+                .for_each(|leader| self.after_us(2_000, What::CutOff { node: leader, until: 2 * T }));
         }
         let answers = std::mem::take(&mut *self.clients.answers.lock());
         for (client, turn, answer) in answers {
@@ -363,6 +371,18 @@ impl World {
                     .for_each(|node| self.restart(node));
                 self.after(2 * T, What::EndCuts);
             }
+            What::OldLeaderReturns { group } => {
+                self.cut.clear();
+                if let Some(leader) = self.leader(group) {
+                    self.cut_off(leader);
+                }
+                self.after(2 * T, What::EndCuts);
+            }
+            What::Replace { group, node } if !self.is_healed => {
+                self.replace(group, node);
+                self.ask_for_members();
+            }
+            What::Replace { .. } => {}
             What::EndCuts => self.cut.clear(),
             What::Check => self.check(),
         }
@@ -385,7 +405,10 @@ impl World {
         let Some(node) = self.clients.each.get(client).filter(|of| of.turn == turn).map(|of| of.node) else {
             return;
         };
-        let command = self.clients.draw(&mut self.rng, &self.faults);
+        let command = self.clients.draw(&mut self.rng, &self.faults, self.now);
+        // Once all has healed clients know who leads.
+        let leader = self.leader(command.object.group).filter(|_| self.is_healed);
+        let node = leader.unwrap_or(node);
         let called = self.clients.call(command);
         if let Some(of) = self.clients.each.get_mut(client) {
             of.under_way = Some(called);
@@ -440,7 +463,8 @@ impl World {
                     self.clients.history.refused(called);
                 }
                 self.clients.answered.full += u64::from(why == Unanswered::Full);
-                return self.next_turn(client, REFUSED_PAUSE);
+                let is_hasty = self.clients.focus.is_some_and(|(_, until)| self.now < until);
+                return self.next_turn(client, if is_hasty { REFUSED_PAUSE / 5 } else { REFUSED_PAUSE });
             }
         }
         let pause = Clients::pause(&mut self.rng, &self.faults);

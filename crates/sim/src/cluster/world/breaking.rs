@@ -56,7 +56,14 @@ impl World {
                 self.hand_over(group, leader);
                 self.after_us(2_000, What::CutOff { node: leader, until: 2 * T });
             }
+            Fault::ReadAfterCutOff => self.read_after_cut_off(),
+            Fault::OldLeaderReturns => self.return_old_leader(group),
             Fault::Replace => self.replace(group, node),
+            Fault::ReplaceOldLeader => {
+                let Some(leader) = self.leader(group) else { return };
+                self.hand_over(group, leader);
+                self.after_us(40_000, What::Replace { group, node: leader });
+            }
             Fault::WithoutBackups => self.ask_for_no_backups(group),
             Fault::DriveLost => self.lose_drive(node),
             Fault::DriveError => self.fail_drive(node),
@@ -64,7 +71,38 @@ impl World {
         self.ask_for_members();
     }
 
-    fn leader(&self, group: usize) -> Option<usize> {
+    /// The leader of the group that was written last is cut off, and all clients read what was written.
+    fn read_after_cut_off(&mut self) {
+        let Some(object) = self.clients.written else { return };
+        let Some(leader) = self.leader(object.group) else { return };
+        self.clients.focus = Some((object, self.now.after(3 * T)));
+        self.cut_off(leader);
+        self.after(3 * T, What::EndCuts);
+        self.hurry_clients(T);
+    }
+
+    /// The leader is cut off while clients write to it, until another one leads.
+    fn return_old_leader(&mut self, group: usize) {
+        let Some(leader) = self.leader(group) else { return };
+        self.cut_off(leader);
+        self.clients.each.iter_mut().for_each(|client| client.node = leader);
+        self.hurry_clients(Duration::ZERO);
+        let pause = T + Duration::from_micros(self.rng.below(100_000));
+        self.after(pause, What::OldLeaderReturns { group });
+    }
+
+    /// The clients that wait for nothing ask again after a pause.
+    fn hurry_clients(&mut self, pause: Duration) {
+        for client in 0..self.clients.each.len() {
+            let is_idle = self.clients.each.get(client).is_some_and(|client| client.under_way.is_none());
+            let pause = pause + Duration::from_micros(self.rng.below(20_000));
+            if is_idle {
+                self.next_turn(client, pause);
+            }
+        }
+    }
+
+    pub(super) fn leader(&self, group: usize) -> Option<usize> {
         self.groups.get(group).and_then(|group| group.leader(&self.nodes))
     }
 
@@ -93,7 +131,7 @@ impl World {
     }
 
     /// A new replica is to take the place of a member.
-    fn replace(&mut self, group: usize, node: usize) {
+    pub(super) fn replace(&mut self, group: usize, node: usize) {
         let Some((gone, roles)) = self.nodes.get(node).map(|node| (node.id(), node.roles().to_vec())) else {
             return;
         };

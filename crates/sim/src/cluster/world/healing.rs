@@ -9,12 +9,12 @@ use units::Driver as _;
 use super::super::clients::Answer;
 use super::super::engine::{Asked, Command};
 use super::super::group::Fault;
-use super::super::objects::{Kind, Object, PARTS};
+use super::super::objects::{Kind, Object};
 use super::super::report::ClusterFailureKind;
 use super::{T, World};
 
 /// The time that the groups may take to be whole again, and after that to answer reads of every key.
-const HEALING: Duration = Duration::from_secs(10);
+const HEALING: Duration = Duration::from_secs(20);
 /// The least numbers of operations that are answered in a run, and after its faults: clients go on until then.
 const LEAST_OPERATIONS: u64 = 300;
 const LEAST_AFTERWARDS: u64 = 50;
@@ -46,7 +46,12 @@ impl World {
             });
             match lacks {
                 None if self.clients.answered.all >= least => return self.read_all(),
-                None => why.1.1 = "clients get too few answers".into(),
+                None => {
+                    let answered = &self.clients.answered;
+                    let few =
+                        format!("of {least} answers {} came, {} were refused", answered.all, answered.full);
+                    why = (0, (ClusterFailureKind::Stuck, few));
+                }
                 Some(lacks) => why = lacks,
             }
             // Slow drives may not keep up with the clients.
@@ -56,7 +61,10 @@ impl World {
         }
         if self.ended.failure.is_none() {
             let (place, (kind, why)) = why;
-            self.fail_group(place, (kind, format!("the group does not become whole: {why}")));
+            let replicas =
+                self.groups.get(place).map(|group| group.describe(&self.nodes)).unwrap_or_default();
+            let why = format!("the group does not become whole: {why}; {replicas}");
+            self.fail_group(place, (kind, why));
         }
     }
 
@@ -80,10 +88,9 @@ impl World {
 
     /// Reads an object from the node that leads, if one does. False without an answer.
     fn read(&mut self, object: Object) -> bool {
-        let parts = if object.kind() == Kind::Pair { [true; PARTS] } else { [true, false] };
         let command = Command {
             object,
-            asked: Asked::Read(parts),
+            asked: Asked::read(object.kind()),
             value_bytes: 0,
             is_direct: object.kind() == Kind::Register,
         };
