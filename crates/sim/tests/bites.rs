@@ -27,7 +27,7 @@ fn is_found(first: u64, rules: ClusterRules, wanted: ClusterFailureKind) {
     let command = format!("furrow crash --target cluster --seed 1 --from {} --runs 1", found.run);
     assert_eq!(found.replay_command, command);
     let again = explore_cluster(1, found.run, 1, rules, false);
-    assert_eq!(again.failures, [found.clone()]);
+    assert_eq!(again.failures.first(), Some(found));
 }
 
 fn replica(broken_rule: replica::BrokenRule) -> ClusterRules {
@@ -70,7 +70,7 @@ fn a_stable_index_without_backups_is_found() {
 
 #[test]
 fn a_leader_that_reads_before_it_commits_is_found() {
-    is_found(255, replica(replica::BrokenRule::ProvisionalRead), ClusterFailureKind::NotLinearizable);
+    is_found(425, replica(replica::BrokenRule::ProvisionalRead), ClusterFailureKind::NotLinearizable);
 }
 
 #[test]

@@ -293,10 +293,9 @@ impl Replica {
                     leads.lease.acknowledge(from, sent, now);
                 }
             }
-            MessageType::MsgAppendResponse
-                if message.reject && rules.discards_what_a_backup_lacks() && self.leads_in(message.term) =>
-            {
-                if self.members.current().role(from) == Some(Role::Backup) {
+            MessageType::MsgAppendResponse if message.reject && rules.discards_what_a_backup_lacks() => {
+                let is_backup = self.members.current().role(from) == Some(Role::Backup);
+                if is_backup && self.leads_in(message.term) {
                     let first = Index(message.reject_hint.max(self.committed.0) + 1);
                     self.node.mut_store().discard(first, Term(message.term));
                 }

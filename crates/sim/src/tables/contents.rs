@@ -30,10 +30,11 @@ impl Contents {
 
     /// True if both hold records of the same entries, with their values or without.
     pub(crate) fn has_records_of(&self, other: &Contents) -> bool {
-        let same = |((key, own), (name, row)): ((&Vec<u8>, &Row), (&Vec<u8>, &Row))| {
-            key == name && (own.index, own.term) == (row.index, row.term)
+        let name = |contents: &Contents| {
+            let rows = contents.rows.iter();
+            rows.map(|(key, row)| (key.clone(), row.index, row.term)).collect::<Vec<_>>()
         };
-        self.rows.len() == other.rows.len() && self.rows.iter().zip(&other.rows).all(same)
+        self.rows.len() == other.rows.len() && name(self) == name(other)
     }
 
     /// Puts an entry into the tables.
