@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The crash explorer with CI's budget: at least 400,000 distinct states over the ten targets of states, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
-# resets; three targets are run on arrays too; 4,000 simulated groups take turns; 1,000 simulated groups of whole nodes run through their faults; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
+# resets; three targets are run on arrays too; 4,000 simulated groups take turns; 10,000 simulated clusters of whole nodes run through their faults; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
 # workloads of its own. SEED=N explores seed N alone.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -97,7 +97,7 @@ for share in "${shares[@]}"; do
 done
 # Simulated groups of whole nodes, with their drives. One seed: no run of it depends on the commit.
 start=$SECONDS
-timeout "$LIMIT" "$built/furrow" crash --target cluster --seed "${SEED:-1}" --runs 1000 >&2 || failed=1
+timeout "$LIMIT" "$built/furrow" crash --target cluster --seed "${SEED:-1}" --runs 10000 --json >&2 || failed=1
 say "crash cluster, seed ${SEED:-1}: $((SECONDS - start)) s"
 # The whole stack over an array: the power of every drive is cut, and one drive fails.
 explore fs 5000 --on array

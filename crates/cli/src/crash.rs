@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -164,19 +165,38 @@ fn run_cluster(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
         output::line(serde_json::to_string(&report)?)?;
     } else {
         let seconds = context.now().since(start).as_secs_f64();
+        let counts = &report.counts;
         output::line(format!(
-            "cluster: {} runs, {} operations answered, {} faults, {} power cuts, {} drives lost, {} terms: {} lost, {} not linearizable, {} stuck, {} diverged; {} s of virtual time in {seconds:.1} s",
+            "cluster: {} runs, {} groups: {} lost, {} invented, {} not linearizable, {} stuck, {} diverged; {:.0} s of virtual time in {seconds:.1} s",
             report.runs,
-            report.operations,
-            report.faults,
-            report.power_cuts,
-            report.drives_lost,
-            report.terms,
+            counts.groups,
             report.lost,
+            report.invented,
             report.not_linearizable,
             report.stuck,
             report.diverged,
-            report.seconds,
+            Duration::from_millis(counts.milliseconds).as_secs_f64(),
+        ))?;
+        output::line(format!(
+            "  {} operations answered, {} a run at least: {} of pairs, {} additions; {} refused by full logs, {} entries retired, {} parts of tables sent, tables behind in {} moments",
+            counts.operations,
+            report.least_operations,
+            counts.pairs,
+            counts.counts,
+            counts.full,
+            counts.retired,
+            counts.table_parts,
+            counts.tables_behind,
+        ))?;
+        output::line(format!(
+            "  {} faults, {} a run at least: {} power cuts, {} drives lost, {} processes ended by errors of their drives, {} slow drives; {} terms",
+            counts.faults,
+            report.least_faults,
+            counts.power_cuts,
+            counts.drives_lost,
+            counts.drive_errors,
+            counts.slow_drives,
+            counts.terms,
         ))?;
         for failure in &report.failures {
             output::line(format!("  run {}, {:?}, {}", failure.run, failure.kind, failure.what))?;

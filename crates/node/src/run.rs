@@ -48,8 +48,10 @@ pub fn run(options: NodeOptions) -> Result<()> {
         .map_err(|source| Error::System { doing: "starting threads", source })?;
     let state = block_on(&*driver, NodeState::start(&fs, || driver.random()))?;
     let value = usize::try_from(options.serve.max_value).unwrap_or(usize::MAX);
+    let mut group = GroupOptions::default();
+    (group.settings, group.log) = (options.settings(), options.group_log);
     let replica_options = ReplicaOptions {
-        group: GroupOptions { settings: options.settings(), log: options.group_log },
+        group,
         engine: EngineOptions {
             limits: Limits { value, ..Limits::default() },
             writers: Some(1),

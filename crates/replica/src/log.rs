@@ -122,6 +122,18 @@ impl GroupLog {
         }
     }
 
+    /// Makes the commands of entries of earlier terms from `first` on empty, for the rule that is broken so.
+    pub(crate) fn discard(&mut self, first: Index, term: Term) {
+        let place = self.place(first.0);
+        for entry in self.entries.get_mut(place..).unwrap_or_default() {
+            if entry.term < term.0 && matches!(Body::of(entry), Some(Body::Command(_))) {
+                self.bytes -= entry.data.len() as u64;
+                self.lacking.remove(&entry.index);
+                entry.data = Body::Empty.encode().into();
+            }
+        }
+    }
+
     /// Bytes of the entries.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

@@ -29,7 +29,8 @@ pub fn check_removal(
     after: &Configuration,
     is_whole: impl Fn(ReplicaId) -> bool,
 ) -> Result<(), RemovalRefused> {
-    if settings.rules().counts_no_copies() {
+    let rules = settings.rules();
+    if rules.counts_no_copies() || rules.needs_no_backup() {
         return Ok(());
     }
     if after.backups().next().is_none() {
@@ -75,6 +76,7 @@ pub enum ChangeRefused {
 /// # Errors
 /// What is wrong with the target.
 pub fn check_change(
+    settings: &Settings,
     leader: ReplicaId,
     current: &Configuration,
     target: &Configuration,
@@ -86,6 +88,9 @@ pub fn check_change(
         |(id, role): &(ReplicaId, Role)| current.member(*id).is_some_and(|present| present != *role);
     if let Some((id, _)) = target.voters().find(is_other) {
         return Err(ChangeRefused::OtherRole(id));
+    }
+    if settings.rules().needs_no_backup() {
+        return Ok(());
     }
     if target.backups().next().is_none() {
         return Err(RemovalRefused::LastBackup.into());
@@ -126,7 +131,7 @@ mod tests {
             Configuration::new([of(backups, Role::Backup), of(witnesses, Role::Witness)].concat())
         };
         let five = of(&[2, 3], &[1, 4, 5]);
-        let check = |target: &Configuration| check_change(ReplicaId(1), &five, target);
+        let check = |target: &Configuration| check_change(&Settings::default(), ReplicaId(1), &five, target);
         assert_eq!(check(&of(&[2, 3], &[1, 4])), Ok(()));
         let too_few = |role, count, voters, least| Err(ChangeRefused::TooFew { role, count, voters, least });
         assert_eq!(check(&of(&[2, 3], &[1])), too_few(Role::Witness, 1, 3, 2));

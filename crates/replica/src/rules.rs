@@ -2,11 +2,19 @@
 //! that asks whether a rule is broken is the constant `false`.
 
 units::broken_rules! {
+    /// Broken rule: logs are compared by their last index alone, whatever its term.
+    IndexAlone asked as compares_indexes_alone,
+    /// Broken rule: no backup stands for election. A witness that lacks an entry is to adopt the index of the voter that refuses it, a number without the entry's term, and stays refused.
+    AdoptedIndex asked as leaves_elections_to_witnesses,
+    /// Broken rule: a new leader discards what one backup lacks, of the entries that it does not know to be committed.
+    NullDiscards asked as discards_what_a_backup_lacks,
+    /// Broken rule: a leader answers reads before an entry of its term is committed.
+    ProvisionalRead asked as answers_before_it_commits,
     /// Broken rule: the leader of the moment counts as a copy that stays. Any leader moves the stable index, and a witness that leads no longer keeps nothing for its office.
     LeaderOfTheMoment asked as takes_any_leader_for_a_copy,
     /// Broken rule: what the leader in office has not written yet counts as a copy.
     Unwritten asked as counts_unwritten,
-    /// Broken rule: the stable index moves in a group without a voting backup.
+    /// Broken rule: a group may be without a voting backup, and its stable index moves there.
     StableWithoutBackups asked as needs_no_backup,
     /// Broken rule: a committed value is stable.
     DropAtCommit asked as drops_at_commit,

@@ -18,4 +18,8 @@ units::broken_rules! {
     LaterRecord asked as replaces_later_records,
     /// Broken rule: the number and the answer of a command that runs once are not put into the tables with the command's writes.
     ForgottenAnswer asked as forgets_answers,
+    /// Broken rule: a replica answers a pull with whatever record its tables have, which may lag behind the record that is named.
+    PullWithoutIndex asked as pulls_without_index,
+    /// Broken rule: a key expires by each leader's clock, without a write.
+    ExpiryByClock asked as expires_by_clock,
 }

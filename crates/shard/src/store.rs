@@ -123,7 +123,7 @@ impl Store for GroupStore {
     }
 
     fn expires_by_writes(&self) -> bool {
-        true
+        !self.group.rules().expires_by_clock()
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {

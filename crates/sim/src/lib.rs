@@ -46,7 +46,9 @@ mod tree;
 mod turns;
 mod waltz;
 
-pub use self::cluster::{ClusterFailure, ClusterFailureKind, ClusterReport, ClusterRules, explore_cluster};
+pub use self::cluster::{
+    ClusterCounts, ClusterFailure, ClusterFailureKind, ClusterReport, ClusterRules, explore_cluster,
+};
 pub use self::turns::{TurnsFailure, TurnsReport, TurnsRules, explore_turns};
 pub use choose::Sample;
 pub use error::{Error, Result};

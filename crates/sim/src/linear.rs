@@ -1,16 +1,26 @@
-//! A check of linearizability: whether concurrent operations on one register have an order that explains their results. The
+//! A check of linearizability: whether concurrent operations on one object have an order that explains their results. The
 //! search is Wing and Gong's with Lowe's memory of tried states, as in porcupine.
 //!
 //! A crash adds one case: an operation that was answered, but not promised to be durable, may be lost. An operation that is not
 //! lost takes effect between its call and its answer, like any other.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
-/// Most operations on one register that a search takes.
+/// Most operations on one object that a search takes.
 pub const LIMIT: usize = 128;
 
 /// A register's value; none is a register that was never set, or deleted.
 pub type Value = Option<u64>;
+
+/// The effect of an operation on an object of one kind.
+pub trait Effect: Copy {
+    /// The object's state. Default: the state of an object that no operation changed.
+    type State: Clone + Eq + Hash + Default;
+
+    /// The state after the operation; `None` if the operation's result does not fit the state before.
+    fn carry_out(&self, before: &Self::State) -> Option<Self::State>;
+}
 
 /// An operation's effect on a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,12 +31,23 @@ pub enum Did {
     Read(Value),
 }
 
-/// An operation on a register and when it ran.
+impl Effect for Did {
+    type State = Value;
+
+    fn carry_out(&self, before: &Value) -> Option<Value> {
+        match *self {
+            Did::Write(new) => Some(new),
+            Did::Read(saw) => (saw == *before).then_some(saw),
+        }
+    }
+}
+
+/// An operation on an object and when it ran.
 #[derive(Clone, Copy, Debug)]
-pub struct Op {
+pub struct Op<E = Did> {
     /// The operation's effect.
-    pub did: Did,
-    /// When the register's operation began.
+    pub did: E,
+    /// When the operation began.
     pub called: u64,
     /// When the operation was answered. `None`: never, so that the operation may take effect at any time after `called`.
     pub returned: Option<u64>,
@@ -34,51 +55,51 @@ pub struct Op {
     pub certain: bool,
 }
 
-impl Op {
-    /// An operation on a register that was answered, and certainly happened.
-    pub fn answered(did: Did, called: u64, returned: u64) -> Op {
+impl<E> Op<E> {
+    /// An operation that was answered, and certainly happened.
+    pub fn answered(did: E, called: u64, returned: u64) -> Op<E> {
         Op { did, called, returned: Some(returned), certain: true }
     }
 
-    /// An operation on a register without an answer.
+    /// An operation without an answer.
     #[cfg(test)]
-    pub fn pending(did: Did, called: u64) -> Op {
+    pub fn pending(did: E, called: u64) -> Op<E> {
         Op { did, called, returned: None, certain: false }
     }
 
-    /// An answered operation on a register that a crash may have lost.
+    /// An answered operation that a crash may have lost.
     #[cfg(test)]
-    pub fn unpromised(did: Did, called: u64, returned: u64) -> Op {
+    pub fn unpromised(did: E, called: u64, returned: u64) -> Op<E> {
         Op { did, called, returned: Some(returned), certain: false }
     }
 }
 
-/// Whether a register can have gone through all certain operations and some of the uncertain ones in some order, in which no
+/// Whether an object can have gone through all certain operations and some of the uncertain ones in some order, in which no
 /// operation comes before one that had ended when it began.
 ///
 /// # Panics
 ///
 /// With more than [`LIMIT`] operations.
-pub fn is_linearizable(ops: &[Op]) -> bool {
+pub fn is_linearizable<E: Effect>(ops: &[Op<E>]) -> bool {
     assert!(ops.len() <= LIMIT, "{} operations: the search takes {LIMIT}", ops.len());
     let certain = ops.iter().enumerate().filter(|(_, op)| op.certain).fold(0, |mask, (n, _)| mask | 1 << n);
-    Search { ops, certain, seen: HashSet::new() }.continue_from(0, None, 0)
+    Search { ops, certain, seen: HashSet::new() }.continue_from(0, &E::State::default(), 0)
 }
 
-struct Search<'a> {
-    ops: &'a [Op],
+struct Search<'a, E: Effect> {
+    ops: &'a [Op<E>],
     certain: u128,
-    /// The states that the search tried: the set of operations done, and the value after them.
-    seen: HashSet<(u128, Value)>,
+    /// The states that the search tried: the set of operations done, and the object's state after them.
+    seen: HashSet<(u128, E::State)>,
 }
 
-impl Search<'_> {
+impl<E: Effect> Search<'_, E> {
     /// Continues the search from a state. `latest`: the latest beginning of the operations that are done.
-    fn continue_from(&mut self, done: u128, value: Value, latest: u64) -> bool {
+    fn continue_from(&mut self, done: u128, state: &E::State, latest: u64) -> bool {
         if done & self.certain == self.certain {
             return true;
         }
-        if !self.seen.insert((done, value)) {
+        if !self.seen.insert((done, state.clone())) {
             return false;
         }
         let ops = self.ops;
@@ -86,13 +107,10 @@ impl Search<'_> {
         // An operation that began after the end of another comes after it.
         let first_end =
             left().filter(|(_, op)| op.certain).filter_map(|(_, op)| op.returned).min().unwrap_or(u64::MAX);
-        let fits = |op: &Op| op.called < first_end && op.returned.is_none_or(|end| end > latest);
+        let fits = |op: &Op<E>| op.called < first_end && op.returned.is_none_or(|end| end > latest);
         left().filter(|(_, op)| fits(op)).any(|(n, op)| {
-            let (fits, after) = match op.did {
-                Did::Write(new) => (true, new),
-                Did::Read(saw) => (saw == value, value),
-            };
-            fits && self.continue_from(done | 1 << n, after, latest.max(op.called))
+            let after = op.did.carry_out(state);
+            after.is_some_and(|after| self.continue_from(done | 1 << n, &after, latest.max(op.called)))
         })
     }
 }

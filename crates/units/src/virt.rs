@@ -92,6 +92,22 @@ thread_local! {
     static IN_TASK: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
+/// A task runs on this thread until this is dropped, also by a panic.
+struct Running;
+
+impl Running {
+    fn begin(name: &'static str) -> Running {
+        IN_TASK.set(Some(name));
+        Running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        IN_TASK.set(None);
+    }
+}
+
 impl VirtualDriver {
     /// A driver at time zero with random numbers from `seed`.
     pub fn new(seed: u64) -> Arc<VirtualDriver> {
@@ -169,9 +185,10 @@ impl VirtualDriver {
         task.queued.store(false, Ordering::Release);
         let Some(mut future) = task.future.lock().take() else { return };
         let waker = Waker::from(Arc::clone(task));
-        IN_TASK.set(Some(task.name));
-        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
-        IN_TASK.set(None);
+        let poll = {
+            let _running = Running::begin(task.name);
+            future.as_mut().poll(&mut Context::from_waker(&waker))
+        };
         if poll == Poll::Pending {
             *task.future.lock() = Some(future);
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
+use kv::OnceIds;
 use parking_lot::Mutex;
 use replica::Index;
 use shard::{Entry, Row, Rows, Tables, Write};
@@ -60,6 +61,11 @@ impl Tables for MemoryTables {
             }
         }
         Ok(())
+    }
+
+    /// None: the load has no commands that run once.
+    fn once_ids(&self, _most: usize) -> shard::Result<OnceIds> {
+        Ok(OnceIds::default())
     }
 
     fn skip_to(&self, index: Index) -> shard::Result<()> {

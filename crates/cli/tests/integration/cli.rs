@@ -343,6 +343,24 @@ fn a_crash_exploration_of_no_states_is_refused() {
 }
 
 #[test]
+fn simulated_clusters_are_the_same_in_two_processes_and_one_run_is_a_part_of_them() {
+    let explore = |from: &str, runs: &str| {
+        let args = ["crash", "--target", "cluster", "--seed", "7", "--from", from, "--runs", runs, "--json"];
+        json(&done(&run(None, &args)))
+    };
+    let all = explore("0", "100");
+    assert_eq!(all["runs"], 100);
+    for count in ["lost", "invented", "not_linearizable", "stuck", "diverged"] {
+        assert_eq!(all[count], 0, "{all}");
+    }
+    assert_eq!(all, explore("0", "100"));
+    // The digest of runs is the sum of theirs: a run is the same by itself.
+    let digest = |found: &Value| found["digest"].as_u64().expect("a number");
+    let (most, last) = (explore("0", "99"), explore("99", "1"));
+    assert_eq!(digest(&most).wrapping_add(digest(&last)), digest(&all));
+}
+
+#[test]
 fn no_flag_breaks_a_rule_of_the_file_system() {
     let output = run(None, &["crash", "--states", "1", "--sabotage", "sync"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));

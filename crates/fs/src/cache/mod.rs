@@ -69,6 +69,9 @@ pub fn check_cache_size(size: Bytes) -> Result<()> {
         let least = LEAST_CACHE.0 >> 20;
         return refuse(format!("{} bytes are too few: 0 for none, or {least} MiB and more", size.0));
     }
+    if size == Bytes::ZERO {
+        return Ok(());
+    }
     match sys::memory::limit() {
         Some(limit) if size.0 > limit => refuse(format!(
             "{} MiB are larger than the {} MiB of memory that this process may have",

@@ -219,7 +219,7 @@ impl Replica {
     /// True if the replica leads, knows everything that is committed, and no other one can have been elected until `now`.
     fn holds_lease(&self, now: Instant) -> bool {
         let lasts = |leads: &Leadership| leads.lease.lasts(now, self.members.current());
-        self.node.raft.commit_to_current_term() && self.leadership.as_ref().is_some_and(lasts)
+        self.knows_what_is_committed() && self.leadership.as_ref().is_some_and(lasts)
     }
 
     /// True if the drive of another voter nears full, by what it said within the last election timeout: a leader's commands that need more room are to be refused. A voter that is away says nothing, and the group goes on without it.
@@ -316,7 +316,8 @@ impl Replica {
 
     /// Gives a message to Raft, unless a rule is against it.
     fn take(&mut self, now: Instant, message: Message) {
-        let Message { raft: message, sent, stable, inquiry, lacks_room, .. } = message;
+        let Message { raft: mut message, sent, stable, inquiry, lacks_room, .. } = message;
+        let rules = self.settings.rules();
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
             // A replica proposes, reads and hands over as a leader alone.
@@ -333,6 +334,9 @@ impl Replica {
                     return;
                 }
                 let own = (self.node.raft.raft_log.last_term(), self.node.raft.raft_log.last_index());
+                if rules.compares_indexes_alone() {
+                    message.log_term = own.0;
+                }
                 let is_stale = (message.log_term, message.index) < own;
                 if is_stale && self.members.current().role(from) == Some(Role::Witness) {
                     self.candidacy.refuse_stale_witness(now);
@@ -352,6 +356,13 @@ impl Replica {
                 if let Some(Inquiry::Answered(number, index)) = inquiry {
                     self.freshness.answer(number, index, now);
                     self.freshness.applied(self.applied);
+                }
+            }
+            MessageType::MsgAppendResponse if message.reject && rules.discards_what_a_backup_lacks() => {
+                let is_backup = self.members.current().role(from) == Some(Role::Backup);
+                if is_backup && self.leads_in(message.term) {
+                    let first = Index(message.reject_hint.max(self.committed.0) + 1);
+                    self.node.mut_store().discard(first, Term(message.term));
                 }
             }
             _ => {}
@@ -380,6 +391,15 @@ impl Replica {
         {
             self.candidacy.restart_timeout(now, self.chance.draw());
         }
+    }
+
+    fn leads_in(&self, term: u64) -> bool {
+        self.leadership.as_ref().is_some_and(|leads| leads.term.0 == term)
+    }
+
+    /// True if the replica may answer reads: an entry of its own term is committed, and with it all earlier ones.
+    fn knows_what_is_committed(&self) -> bool {
+        self.node.raft.commit_to_current_term() || self.settings.rules().answers_before_it_commits()
     }
 
     /// True if the replica is to take the office when it leads. A leader that may not brings a witness up that may.
@@ -456,7 +476,9 @@ impl Replica {
             None if now >= self.candidacy.stands_at() => {
                 self.candidacy.stood(now, self.chance.draw());
                 // Learners and removed replicas do not stand, nor one whose base is not durable: Raft would look for entries before it.
-                if self.node.raft.promotable() && self.taken_over.is_none() {
+                let is_left =
+                    self.role == Role::Backup && self.settings.rules().leaves_elections_to_witnesses();
+                if self.node.raft.promotable() && self.taken_over.is_none() && !is_left {
                     self.counts.elections += 1;
                     self.node.campaign().ok();
                 }
@@ -694,7 +716,7 @@ impl Replica {
         let refused = match self.leadership.as_mut().filter(|_| serves) {
             None => Some(ChangeRefused::NotLeading),
             Some(leads) => {
-                let checked = check_change(self.id, self.members.current(), &target);
+                let checked = check_change(&self.settings, self.id, self.members.current(), &target);
                 checked.map(|()| leads.wanted = Some(target)).err()
             }
         };
@@ -714,7 +736,7 @@ impl Replica {
         let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
         let Some(wanted) = leads.wanted.clone() else { return };
         // A replica that joined since the change was asked for may have another role.
-        if let Err(why) = check_change(self.id, current, &wanted) {
+        if let Err(why) = check_change(&self.settings, self.id, current, &wanted) {
             leads.wanted = None;
             actions.push(Action::RefuseChange(why));
             return;
@@ -766,8 +788,9 @@ impl Replica {
     }
 
     fn answer_reads(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let knows = self.knows_what_is_committed();
         if let Some(leads) = self.leadership.as_mut()
-            && self.node.raft.commit_to_current_term()
+            && knows
         {
             leads.answer_reads(now, self.committed, self.members.current(), actions);
         }

@@ -69,7 +69,8 @@ impl Group {
         if !is_row_key(key) {
             return Ok(None);
         }
-        let own = self.parts.tables.get(key)?.filter(|own| own.index == *index);
+        let is_named = |own: &Row| own.index == *index || self.rules().pulls_without_index();
+        let own = self.parts.tables.get(key)?.filter(is_named);
         if let Some(value) = own.and_then(|own| own.value) {
             return Ok(Some(value));
         }

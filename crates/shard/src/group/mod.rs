@@ -38,6 +38,7 @@ use self::table_queue::TableWork;
 use crate::batch::Batch;
 use crate::peer::{PeerMessage, Peers};
 use crate::row_key::row_key;
+use crate::rules::Rules;
 use crate::tables::{Row, Tables};
 use crate::wait::within;
 use crate::{Change, Error, GroupId, GroupsLog, Result, StoredGroup};
@@ -61,11 +62,28 @@ pub struct GroupOptions {
     pub settings: Settings,
     /// Bytes of entries in the group's log above which the leader takes no commands: a backup that is gone keeps values from being stable, and the log from going.
     pub log: Bytes,
+    /// The safety rule that is broken.
+    #[cfg(feature = "broken-rules")]
+    pub broken_rule: Option<crate::BrokenRule>,
 }
 
 impl Default for GroupOptions {
     fn default() -> GroupOptions {
-        GroupOptions { settings: Settings::default(), log: Bytes(64 << 20) }
+        GroupOptions {
+            settings: Settings::default(),
+            log: Bytes(64 << 20),
+            #[cfg(feature = "broken-rules")]
+            broken_rule: None,
+        }
+    }
+}
+
+impl GroupOptions {
+    fn rules(&self) -> Rules {
+        Rules {
+            #[cfg(feature = "broken-rules")]
+            broken: self.broken_rule,
+        }
     }
 }
 
@@ -247,6 +265,11 @@ impl Group {
     /// The replica's place.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// The group's safety rules.
+    pub(crate) fn rules(&self) -> Rules {
+        self.options.rules()
     }
 
     /// Calls `then` with the replica.

@@ -29,7 +29,7 @@ pub use self::stored::StoredGroup;
 /// The settings of a process's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupsLogOptions {
-    /// Bytes of the drive that the log may take before a group whose records are the oldest is to be written again.
+    /// Bytes of the drive that the log's records may take before a group whose records are the oldest is to be written again.
     pub size: Bytes,
     /// The parallel log.
     pub log: ParallelOptions,
@@ -66,7 +66,7 @@ pub struct GroupsLog {
     log: ParallelLog,
     rules: Rules,
     size: Bytes,
-    /// Bytes of a block of the drive.
+    /// The drive's block, of which an append takes whole ones.
     block: u64,
     state: Mutex<State>,
 }
@@ -74,12 +74,12 @@ pub struct GroupsLog {
 #[derive(Debug, Default)]
 struct State {
     groups: BTreeMap<GroupId, Needed>,
-    /// The records that the log holds, and the bytes of the drive that they take, as far as they were counted apart: of records that were written side by side one has the bytes of all.
+    /// The records that the log holds, and the bytes that they take on the drive.
     held: VecDeque<(Ticket, u64)>,
     held_bytes: u64,
-    /// Bytes of the drive that the log has taken since the opening, as far as `held` has them.
-    taken_bytes: u64,
-    /// Bytes of records that said a group's whole state again, and of all others, since the opening.
+    /// Blocks that the log has written since its opening, as far as they are counted.
+    blocks: u64,
+    /// Bytes of the drive for records that said a group's whole state again, and of all others, since the opening.
     copied_bytes: u64,
     other_bytes: u64,
 }
@@ -107,14 +107,18 @@ impl State {
         Ok(true)
     }
 
-    /// A record was written now, and the log has taken so many bytes of the drive since the opening.
-    fn count(&mut self, ticket: Ticket, change: &Change, taken: u64) {
-        let bytes = taken.saturating_sub(self.taken_bytes);
-        self.taken_bytes += bytes;
+    /// A record was written now, and takes `bytes` of the drive.
+    fn count(&mut self, change: &Change, bytes: u64) {
         let counted =
             if matches!(change, Change::State(_)) { &mut self.copied_bytes } else { &mut self.other_bytes };
         *counted += bytes;
-        self.hold(ticket, bytes);
+    }
+
+    /// The blocks that were written since the last call. Records that join one append share its blocks: the first of them that is counted has all.
+    fn take_blocks(&mut self, written: u64) -> u64 {
+        let more = written.saturating_sub(self.blocks);
+        self.blocks = self.blocks.max(written);
+        more
     }
 
     fn hold(&mut self, ticket: Ticket, bytes: u64) {
@@ -145,16 +149,16 @@ impl GroupsLog {
         options: &GroupsLogOptions,
     ) -> Result<(GroupsLog, BTreeMap<GroupId, StoredGroup>)> {
         let rules = options.rules();
+        let block = u64::from(fs.device().geometry().block_size);
         let (log, mut replay) = fs.parallel_log(path, &options.log).await?;
         let mut found: BTreeMap<GroupId, FoundGroup> = BTreeMap::new();
         let mut state = State::default();
         let mut last = 0;
-        // A record that was found may share its blocks with others: it counts as if it had them alone.
-        let block = fs.device().geometry().block_size as usize;
         while let Some((Ticket(ticket), record)) = replay.next().await? {
             last = ticket;
             let (group, change) = Change::decode(&record).map_err(|why| Error::Record { ticket, why })?;
-            state.hold(Ticket(ticket), record.len().next_multiple_of(block) as u64);
+            // Records that shared a block count one each.
+            state.hold(Ticket(ticket), (record.len() as u64).next_multiple_of(block));
             state.note(rules, group, Ticket(ticket), &change);
             found.entry(group).or_default().take(change);
         }
@@ -163,7 +167,7 @@ impl GroupsLog {
             let bad = |why| Error::Record { ticket: last, why: format!("{group}, at the log's end: {why}") };
             groups.extend(found.end().map_err(bad)?.map(|stored| (group, stored)));
         }
-        let log = GroupsLog { log, rules, size: options.size, block: block as u64, state: Mutex::new(state) };
+        let log = GroupsLog { log, rules, size: options.size, block, state: Mutex::new(state) };
         Ok((log, groups))
     }
 
@@ -191,7 +195,9 @@ impl GroupsLog {
         {
             let mut state = self.state.lock();
             state.note(self.rules, group, ticket, change);
-            state.count(ticket, change, self.log.stats().blocks * self.block);
+            let bytes = state.take_blocks(self.log.stats().blocks) * self.block;
+            state.hold(ticket, bytes);
+            state.count(change, bytes);
         }
         // Writes of entries and votes let few records go: the next change of another kind retires them.
         if !matches!(change, Change::Write { base: None, .. }) {
@@ -224,7 +230,7 @@ impl GroupsLog {
         self.size
     }
 
-    /// Bytes of the drive that the log's records take, about.
+    /// Bytes of the drive that the log's records take.
     pub fn held(&self) -> Bytes {
         Bytes(self.state.lock().held_bytes)
     }

@@ -1,8 +1,13 @@
-//! The faults of a simulated cluster.
+//! The faults of a simulated cluster, and the shape of a run.
 
 use std::time::Duration;
 
+use super::driver::Pauses;
+use super::objects::Object;
 use crate::Rng;
+
+/// The longest pause of a client between two operations once all faults have ended, in microseconds.
+const LAST_THINK_US: u64 = 10_000;
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,16 +26,28 @@ pub(super) enum Fault {
     HandOver,
     /// A node is cut off from the leader for about an election timeout, then the leader from all others: the node stands for election while the other voters have just acknowledged a heartbeat.
     VoteBesideLease,
+    /// The same, and the other voters start anew when the leader is cut off: they have acknowledged its heartbeats in an earlier life.
+    RestartBesideLease,
     /// The leader is asked to hand over, and cut off a moment later.
     HandOverCutOff,
+    /// The leader is cut off, and all clients ask for what was written last until another one leads.
+    ReadAfterCutOff,
+    /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
+    OldLeaderReturns,
     /// A member is to be replaced by a new one.
     Replace,
+    /// The leader is asked to hand over, and is to be replaced then.
+    ReplaceOldLeader,
+    /// The leader is asked for members without a backup, which it is to refuse.
+    WithoutBackups,
     /// A drive is lost, with its node.
     DriveLost,
+    /// A write or a flush of a drive fails.
+    DriveError,
 }
 
 impl Fault {
-    const ALL: [Fault; 10] = [
+    const ALL: [Fault; 16] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -38,13 +55,19 @@ impl Fault {
         Fault::Healed,
         Fault::HandOver,
         Fault::VoteBesideLease,
+        Fault::RestartBesideLease,
         Fault::HandOverCutOff,
+        Fault::ReadAfterCutOff,
+        Fault::OldLeaderReturns,
         Fault::Replace,
+        Fault::ReplaceOldLeader,
+        Fault::WithoutBackups,
         Fault::DriveLost,
+        Fault::DriveError,
     ];
 }
 
-/// How often which fault of a run comes.
+/// The shape of a run: how often which fault comes, and what clients ask.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     /// One message in so many is lost, and one is repeated.
@@ -57,21 +80,38 @@ pub(super) struct Faults {
     pub down_us: u64,
     /// One time in so many a node starts anew just before it is asked for its vote.
     pub restarts: u64,
+    /// One time in so many the leader is cut off when a change of members has begun.
+    pub cut_changes: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],
     /// The longest pause of a client between two operations, in microseconds.
     pub think_us: u64,
     /// Of ten operations so many are reads.
     pub reads: u64,
-    /// The number of keys.
-    pub keys: u64,
+    /// The number of groups.
+    pub groups: usize,
+    /// The number of objects in each group.
+    pub objects: u64,
+    /// The bytes of a value.
+    pub value_bytes: usize,
+    /// The bytes of a group's log above which it takes no commands.
+    pub group_bytes: u64,
+    /// The bytes of a node's drive that the log of all its groups may take.
+    pub log_bytes: u64,
     /// The mean time between two flushes of a node's tables, in microseconds.
     pub flush_us: u64,
+    /// The pauses of the groups' tasks on each node.
+    pub pauses: Pauses,
+    /// The most by which wall clocks are wrong, in milliseconds.
+    pub wall_ms: u64,
 }
 
 impl Faults {
     pub(super) fn of(rng: &mut Rng) -> Faults {
         let mut one_of = |values: &[u64]| values.get(rng.index(values.len())).copied().unwrap_or_default();
+        // Groups of large values have few entries in their logs.
+        let value_bytes = one_of(&[8, 8, 200, 1_500]);
+        let scale = if value_bytes > 1_000 { 4 } else { 1 };
         Faults {
             lost: one_of(&[10, 100, 100_000, 100_000]),
             slow_us: one_of(&[100, 2_000, 150_000]),
@@ -80,19 +120,29 @@ impl Faults {
             weights: Fault::ALL.map(|fault| match fault {
                 Fault::PowerCut => one_of(&[1, 4]),
                 Fault::Healed => one_of(&[1, 2]),
+                Fault::WithoutBackups => one_of(&[0, 0, 1]),
                 _ => one_of(&[0, 1, 2]),
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
-            think_us: one_of(&[5_000, 20_000, 100_000]),
+            cut_changes: one_of(&[2, 8, u64::MAX]),
+            think_us: one_of(&[10_000, 50_000, 200_000]),
             reads: one_of(&[2, 5, 8]),
-            keys: one_of(&[8, 12, 40]),
+            groups: usize::try_from(one_of(&[1, 1, 2, 3])).unwrap_or(1),
+            objects: Object::ROUND * one_of(&[2, 3, 8]),
+            value_bytes: usize::try_from(value_bytes).unwrap_or_default(),
+            group_bytes: scale * (8 << 10),
+            log_bytes: one_of(&[64 << 10, 128 << 10, 256 << 10, 512 << 10]),
             flush_us: one_of(&[5_000, 50_000, 1_000_000]),
+            pauses: Pauses { tables_us: one_of(&[0, 0, 2_000, 20_000]), values_us: one_of(&[0, 0, 100_000]) },
+            wall_ms: one_of(&[0, 500, 2_000]),
         }
     }
 
-    /// The run after its faults: messages take their time, and are neither lost nor slow.
+    /// The run after its faults: messages take their time, and are neither lost nor slow; clients ask without long pauses.
     pub(super) fn end(&mut self) {
-        (self.lost, self.slow_us, self.restarts) = (u64::MAX, 100, u64::MAX);
+        (self.lost, self.slow_us) = (u64::MAX, 100);
+        (self.restarts, self.cut_changes) = (u64::MAX, u64::MAX);
+        self.think_us = self.think_us.min(LAST_THINK_US);
     }
 
     /// The next fault.

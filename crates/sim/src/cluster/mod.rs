@@ -1,23 +1,36 @@
-//! The target `cluster`: simulated groups of whole nodes, each with a replica, its log on an emulated drive, and a model of tables that loses what was not flushed.
+//! The target `cluster`: simulated clusters of whole nodes, each with replicas of one to three groups, their log on an emulated drive, and a model of tables that loses what was not flushed.
 //!
-//! Faults: messages lost, repeated, late; nodes cut off, one-way too; power cuts of one node and of all, with any outcome that the drives allow; drives lost; clocks that drift; slow drives; leaders that hand over, members that are replaced. Then all heals.
+//! Clients set, delete and read keys, set and read pairs of keys together, add to counters, and set keys that expire; a part of them through the group itself, the rest through a model of the engine over [`shard::GroupStore`].
 //!
-//! Of each run: the last committed value of each key has more copies on members' drives than may fail, where no change of members is under way; one node answers reads at a time; the answers that clients got are linearizable, by key; after healing every node holds the same records, backups and the leader with their values; the group serves again.
+//! Faults: messages lost, repeated, late; nodes cut off, one-way too; power cuts of one node and of all, with any outcome that the drives allow; drives lost, drives with errors, slow drives; tables whose work takes time; clocks that drift, wall clocks that jump; leaders that hand over, members that are replaced. Then all heals.
+//!
+//! Of each run: the last committed value of each key has more copies on members' drives than may fail, where no change of members is under way; one node answers reads at a time; the answers that clients got are linearizable, by key or pair of keys, and nothing in them is invented; after healing every node holds the same records, backups and the leader with their values; the groups serve again.
 
+mod clients;
+mod driver;
+mod engine;
 mod faults;
+mod group;
 mod history;
 mod node;
+mod objects;
 mod report;
 mod rules;
 mod tables;
 mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use parking_lot::Mutex;
 
-pub use self::report::{ClusterFailure, ClusterFailureKind, ClusterReport};
+use self::report::Ended;
+pub use self::report::{ClusterCounts, ClusterFailure, ClusterFailureKind, ClusterReport};
 pub use self::rules::ClusterRules;
 use self::world::World;
 use crate::runs::on_all_processors;
+
+/// The words of Raft's panic where the leader's log contradicts what this replica knows to be committed.
+const CONTRADICTION: &str = "conflict with committed entry";
 
 /// Simulates `runs` clusters of `seed`, from run number `first` on, on all processors. `first_failure`: until one fails.
 pub fn explore_cluster(
@@ -30,8 +43,17 @@ pub fn explore_cluster(
     let report = Mutex::new(ClusterReport::default());
     let is_over = || first_failure && report.lock().failed() > 0;
     on_all_processors(first, runs, &is_over, &|run| {
-        let ended = World::new(seed, run, rules).run();
+        let ended = catch_unwind(AssertUnwindSafe(|| World::new(seed, run, rules).run()));
+        let ended = ended.unwrap_or_else(|payload| ended_by_panic(&*payload));
         report.lock().add((seed, run), ended);
     });
     report.into_inner()
+}
+
+/// The end of a run in which a node panicked.
+fn ended_by_panic(payload: &(dyn std::any::Any + Send)) -> Ended {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let why = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
+    let kind = if why.contains(CONTRADICTION) { ClusterFailureKind::Lost } else { ClusterFailureKind::Stuck };
+    Ended { failure: Some((kind, format!("a node panicked: {why}"))), ..Ended::default() }
 }

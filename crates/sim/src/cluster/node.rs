@@ -1,11 +1,13 @@
-//! A node of a simulated cluster: a process with one replica, its drive, its tables and its clock.
+//! A node of a simulated cluster: a process with replicas of groups, their log on its drive, their tables and its clock.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use parking_lot::Mutex;
-use replica::{Base, Body, ReplicaId, Settings};
+use replica::{Base, Body, ReplicaId, Role};
 use shard::{
     Change, Group, GroupId, GroupOptions, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place,
     StoredGroup,
@@ -14,32 +16,36 @@ use units::{Bytes, Driver, Instant, VirtualDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
 
+use super::driver::{NodeDriver, Pauses};
+use super::engine::Engine;
 use super::rules::ClusterRules;
 use super::tables::{Committed, LastWrite, ModelTables};
+use crate::Rng;
 use crate::drive::latency;
 use crate::trace::Drive;
 
-/// The group of a run.
-pub(super) const GROUP: GroupId = GroupId(1);
 const LOG_PATH: &str = "/groups";
-/// Bytes of entries in a group's log above which it takes no commands.
-const GROUP_LOG_BYTES: u64 = 8 << 10;
 /// Longer than any operation of a drive.
 const LONGEST_OPERATION: Duration = Duration::from_millis(100);
+/// The wall clock of a run's beginning, in milliseconds.
+const FIRST_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// A message of a replica on its way: the group, the replica for which it is, and the message.
+pub(super) type Sent = (GroupId, ReplicaId, PeerMessage);
 
 /// The messages that a node has sent, and that the network has not taken yet. Each goes as its bytes, as between processes.
 #[derive(Debug, Default)]
-struct Outbox(Mutex<Vec<(ReplicaId, PeerMessage)>>);
+struct Outbox(Mutex<Vec<Sent>>);
 
 impl Peers for Outbox {
     fn send(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: PeerMessage) {
         let bytes = message.encode(group, from, to).expect("replicas send messages that have bytes");
         let (.., message) = PeerMessage::decode(&bytes).expect("the message's own bytes");
-        self.0.lock().push((to, message));
+        self.0.lock().push((group, to, message));
     }
 }
 
-/// The settings of a node's process.
+/// The settings of the nodes' processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pub group: GroupOptions,
@@ -47,16 +53,20 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(settings: Settings, log_bytes: u64, rules: ClusterRules) -> Process {
+    /// `log_bytes`: of the log of all groups, and of one group's.
+    pub(super) fn new(
+        group: GroupOptions,
+        (log_bytes, group_bytes): (u64, u64),
+        rules: ClusterRules,
+    ) -> Process {
         let log = ParallelOptions { open: 64, batching: Batching::Auto, ..ParallelOptions::default() };
         let mut options = rules.log_options();
         (options.size, options.log) = (Bytes(log_bytes), log);
-        let group = GroupOptions { settings, log: Bytes(GROUP_LOG_BYTES) };
-        Process { group, log: options }
+        Process { group: GroupOptions { log: Bytes(group_bytes), ..group }, log: options }
     }
 
-    /// A drive with a new replica of a group on it.
-    pub(super) fn new_drive(&self, base: &Base, seed: u64) -> shard::Result<Media> {
+    /// A drive with a new replica of each of these groups on it.
+    pub(super) fn new_drive(&self, groups: &[(GroupId, Base)], seed: u64) -> shard::Result<Media> {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let drive = Drive { zones: 48, zone_size: 32, zone_capacity: 28, ..Drive::tiny(true) };
         let emu = Emu::memory(drive.options("emu:node", Latency::NONE), Arc::clone(&driver));
@@ -66,12 +76,40 @@ impl Process {
             Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
             let fs = Fs::mount(device, &MountOptions::default()).await?;
             let (log, _) = GroupsLog::open(&fs, LOG_PATH, &self.log).await?;
-            log.write(GROUP, &Change::State(StoredGroup::new(base.clone()))).await?;
+            for (group, base) in groups {
+                log.write(*group, &Change::State(StoredGroup::new(base.clone()))).await?;
+            }
             log.close().await?;
             fs.unmount().await?;
             Ok(emu.media())
         })
     }
+}
+
+/// A node's machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    /// The node's clock by true time, in millionths.
+    pub speed_ppm: u64,
+    /// The time of a write to the drive, by a fast one's.
+    pub slowness: u32,
+    /// The pauses of the groups' tasks.
+    pub pauses: Pauses,
+    /// The most by which the wall clock is wrong, in milliseconds: it jumps at each start.
+    pub wall_ms: u64,
+}
+
+impl Machine {
+    fn latency(&self) -> Latency {
+        let fast = latency();
+        Latency { write: fast.write * self.slowness, flush: fast.flush * self.slowness, ..fast }
+    }
+}
+
+/// A replica that runs, and the engine above it.
+pub(super) struct Hosted {
+    pub group: Arc<Group>,
+    pub engine: Arc<Engine>,
 }
 
 /// A node that runs.
@@ -80,95 +118,130 @@ struct Up {
     started: Instant,
     driver: Arc<VirtualDriver>,
     emu: Arc<Emu>,
-    group: Arc<Group>,
+    groups: Vec<Hosted>,
     sent: Arc<Outbox>,
-    _fs: Fs,
+    fs: Fs,
 }
 
 pub(super) struct Node {
-    place: Place,
+    id: ReplicaId,
+    /// The replica's role in each group.
+    roles: Vec<Role>,
     process: Process,
+    machine: Machine,
     /// The drive of a node that does not run.
     media: Media,
-    tables: Arc<ModelTables>,
+    tables: Vec<Arc<ModelTables>>,
     up: Option<Up>,
-    /// The contents of the log on the drive of a node that does not run.
-    died: Option<StoredGroup>,
+    /// The contents of the log on the drive of a node that does not run, once they were looked at.
+    died: OnceCell<BTreeMap<GroupId, StoredGroup>>,
     /// The drive was lost: the node is gone for good.
     pub is_lost: bool,
-    /// The number of the node's starts: events of an earlier life are void.
+    /// An operation of the drive is to fail, or has failed.
+    pub has_bad_drive: bool,
+    /// The number of the node's starts and ends: events of an earlier life are void.
     pub life: u64,
-    /// The node's clock by true time, in millionths.
-    speed_ppm: u64,
-    /// The time of a write to the drive.
-    latency: Latency,
 }
 
 impl Node {
+    /// A node with the roles of its replicas by group. `committed`: what each group has committed.
     pub(super) fn new(
-        place: Place,
+        (id, roles): (ReplicaId, Vec<Role>),
         process: Process,
         media: Media,
-        committed: &Arc<Committed>,
-        (speed_ppm, slowness): (u64, u32),
+        committed: &[Arc<Committed>],
+        machine: Machine,
     ) -> Node {
-        let fast = latency();
-        let latency = Latency { write: fast.write * slowness, flush: fast.flush * slowness, ..fast };
-        let tables = Arc::new(ModelTables::new(committed));
+        let tables = committed.iter().map(|of_group| Arc::new(ModelTables::new(of_group))).collect();
         Node {
-            place,
+            id,
+            roles,
             process,
+            machine,
             media,
             tables,
             up: None,
-            died: None,
+            died: OnceCell::new(),
             is_lost: false,
+            has_bad_drive: false,
             life: 0,
-            speed_ppm,
-            latency,
         }
     }
 
-    pub(super) fn place(&self) -> Place {
-        self.place
+    pub(super) fn id(&self) -> ReplicaId {
+        self.id
     }
 
-    pub(super) fn tables(&self) -> &ModelTables {
-        &self.tables
+    /// The roles of the node's replicas, by group.
+    pub(super) fn roles(&self) -> &[Role] {
+        &self.roles
+    }
+
+    pub(super) fn role(&self, group: usize) -> Option<Role> {
+        self.roles.get(group).copied()
+    }
+
+    pub(super) fn tables(&self, group: usize) -> Option<&ModelTables> {
+        self.tables.get(group).map(|tables| &**tables)
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up.is_some()
     }
 
     /// Starts the node's process: the drive is mounted, log and tables are opened.
-    pub(super) fn start(&mut self, now: Instant, seed: u64) -> shard::Result<()> {
-        let virtual_driver = VirtualDriver::new(seed);
-        let driver: Arc<dyn Driver> = Arc::clone(&virtual_driver) as Arc<dyn Driver>;
-        let media = self.media.clone();
-        let emu = Emu::from_media(media, "emu:node", self.latency, Arc::clone(&driver));
-        let (fs, log, stored) = block_on(&*driver, open(Arc::clone(&emu), &self.process))?;
+    pub(super) fn start(&mut self, now: Instant, rng: &mut Rng) -> shard::Result<()> {
+        let node = VirtualDriver::new(rng.draw());
+        let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
+        let emu = Emu::from_media(self.media.clone(), "emu:node", self.machine.latency(), driver);
+        let (fs, log, mut stored) = block_on(&*node, open(Arc::clone(&emu), &self.process))?;
         let sent = Arc::new(Outbox::default());
-        let parts = Parts {
-            driver,
-            log: Arc::new(log),
-            tables: Arc::clone(&self.tables) as _,
-            peers: Arc::clone(&sent) as _,
-        };
-        let group = Group::start(self.place, &self.process.group, parts, stored)?;
+        let log = Arc::new(log);
+        let wall = FIRST_UNIX_MS + now.0 / 1_000_000 + rng.below(1 + self.machine.wall_ms);
+        let of_groups: Arc<dyn Driver> =
+            Arc::new(NodeDriver::new(Arc::clone(&node), self.machine.pauses, wall));
+        let mut groups = Vec::new();
+        for (place, (role, tables)) in self.roles.iter().zip(&self.tables).enumerate() {
+            let id = GroupId(place as u64 + 1);
+            let nothing = || shard::Error::Replica { group: id, why: "the log has lost the replica".into() };
+            let stored = stored.remove(&id).ok_or_else(nothing)?;
+            let parts = Parts {
+                driver: Arc::clone(&of_groups),
+                log: Arc::clone(&log),
+                tables: Arc::clone(tables) as _,
+                peers: Arc::clone(&sent) as _,
+            };
+            let place = Place { group: id, replica: self.id, role: *role };
+            let group = Group::start(place, &self.process.group, parts, stored)?;
+            let engine = Engine::new(Arc::clone(&group), Arc::clone(tables) as _, Arc::clone(&of_groups));
+            groups.push(Hosted { group, engine: Arc::new(engine) });
+        }
         self.life += 1;
-        self.up = Some(Up { started: now, driver: virtual_driver, emu, group, sent, _fs: fs });
+        self.died = OnceCell::new();
+        self.has_bad_drive = false;
+        self.up = Some(Up { started: now, driver: node, emu, groups, sent, fs });
         Ok(())
+    }
+
+    /// The next operations of the node's drive fail.
+    pub(super) fn fail_drive(&mut self, fault: FaultSpec) {
+        if let Some(up) = &self.up {
+            up.emu.fail(fault);
+            self.has_bad_drive = true;
+        }
     }
 
     /// The power of the node's machine is cut. `flushed`: the tables were flushed just before.
     pub(super) fn die(&mut self, seed: u64, flushed: bool) {
         let Some(up) = self.up.take() else { return };
         self.media = up.emu.power_cut(&mut Seeded::new(seed));
-        self.tables = Arc::new(self.tables.cut(flushed));
+        self.tables = self.tables.iter().map(|tables| Arc::new(tables.cut(flushed))).collect();
         self.life += 1;
         // Operations in flight end, later ones fail, and with them the tasks of the process. Its messages go nowhere.
         for operation in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
             up.emu.fail(FaultSpec::all(operation));
         }
-        up.group.close();
-        self.died = self.read_log().ok();
+        up.groups.iter().for_each(|hosted| hosted.group.close());
         up.driver.run_until(up.driver.now().after(LONGEST_OPERATION));
         up.driver.drop_all_tasks();
     }
@@ -176,54 +249,78 @@ impl Node {
     /// The node is lost with its drive.
     pub(super) fn lose(&mut self) {
         self.die(0, false);
-        (self.is_lost, self.died) = (true, None);
+        self.is_lost = true;
     }
 
-    /// The replica, if the node runs.
-    pub(super) fn group(&self) -> Option<&Arc<Group>> {
-        self.up.as_ref().map(|up| &up.group)
+    /// The node's replica of a group, if the node runs.
+    pub(super) fn group(&self, group: usize) -> Option<&Arc<Group>> {
+        self.hosted(group).map(|hosted| &hosted.group)
+    }
+
+    /// The node's replica of a group, with its engine, if the node runs.
+    pub(super) fn hosted(&self, group: usize) -> Option<&Hosted> {
+        self.up.as_ref().and_then(|up| up.groups.get(group))
+    }
+
+    /// The node's replicas, if it runs.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.up.iter().flat_map(|up| &up.groups).map(|hosted| &hosted.group)
+    }
+
+    /// Free room on the drive of a node that runs.
+    pub(super) fn free(&self) -> Option<Bytes> {
+        self.up.as_ref().map(|up| up.fs.statfs().free)
+    }
+
+    /// The error that ended one of the node's replicas.
+    pub(super) fn ended(&self) -> Option<String> {
+        self.groups().find_map(|group| group.ended())
     }
 
     /// Reads the log from the drive of a node that does not run.
-    fn read_log(&self) -> shard::Result<StoredGroup> {
+    fn read_log(&self) -> BTreeMap<GroupId, StoredGroup> {
         let driver: Arc<dyn Driver> = VirtualDriver::new(0);
         let emu = Emu::from_media(self.media.clone(), "emu:node", Latency::NONE, Arc::clone(&driver));
-        let (_fs, _log, stored) = block_on(&*driver, open(emu, &self.process))?;
-        Ok(stored)
+        block_on(&*driver, open(emu, &self.process)).map(|(.., stored)| stored).unwrap_or_default()
     }
 
-    /// For each of these writes, whether the node's drive has its value, in the log or in the tables.
-    pub(super) fn has(&self, puts: &[(Vec<u8>, LastWrite)]) -> Vec<bool> {
+    /// For each of these writes of a group, whether the node's drive has its value, in the log or in the tables.
+    pub(super) fn has(&self, group: usize, puts: &[(Vec<u8>, LastWrite)]) -> Vec<bool> {
+        let Some(tables) = self.tables(group) else { return Vec::new() };
         let found = |stored: &StoredGroup| {
             puts.iter()
-                .map(|(key, write)| self.has_in_log(stored, *write) || self.tables.has(key, *write))
+                .map(|(key, write)| self.has_in_log(group, stored, *write) || tables.has(key, *write))
                 .collect()
         };
-        match (self.group(), &self.died) {
-            _ if self.is_lost => Vec::new(),
-            (Some(group), _) => group.with_stored(found),
-            (None, Some(stored)) => found(stored),
-            (None, None) => Vec::new(),
+        if self.is_lost {
+            return Vec::new();
         }
+        if let Some(group) = self.group(group) {
+            return group.with_stored(found);
+        }
+        let died = self.died.get_or_init(|| self.read_log());
+        died.get(&GroupId(group as u64 + 1)).map(found).unwrap_or_default()
     }
 
-    fn has_in_log(&self, stored: &StoredGroup, write: LastWrite) -> bool {
+    fn has_in_log(&self, group: usize, stored: &StoredGroup, write: LastWrite) -> bool {
         let place =
             write.index.0.checked_sub(stored.base.index.0 + 1).and_then(|at| usize::try_from(at).ok());
         let durable = place.and_then(|place| stored.entries.get(place));
         let durable = durable.filter(|entry| (entry.index, entry.term) == (write.index.0, write.term.0));
         // The drive's log has a value that the replica has dropped until the entry is retired: nobody asks for it.
         let is_kept = || {
-            let kept = self.group().map(|group| group.with_replica(|replica| replica.entry(write.index)));
+            let group = self.group(group);
+            let kept = group.map(|group| group.with_replica(|replica| replica.entry(write.index)));
             kept.is_none_or(|entry| entry.is_some_and(|(_, body)| body.has_value()))
         };
         durable.and_then(Body::of).is_some_and(|body| body.has_value()) && is_kept()
     }
 
-    /// True if the node would answer reads by its lease.
-    pub(super) fn answers(&self, now: Instant) -> bool {
-        let up = self.up.as_ref();
-        up.is_some_and(|up| up.group.with_replica(|replica| replica.may_answer(self.clock(up.started, now))))
+    /// True if the node would answer reads of a group by its lease.
+    pub(super) fn answers(&self, group: usize, now: Instant) -> bool {
+        let Some(up) = &self.up else { return false };
+        let clock = self.clock(up.started, now);
+        up.groups.get(group).is_some_and(|hosted| hosted.group.with_replica(|of| of.may_answer(clock)))
     }
 
     /// The driver of a node that runs.
@@ -234,24 +331,24 @@ impl Node {
     /// The node's clock at a true time.
     fn clock(&self, started: Instant, now: Instant) -> Instant {
         let since = now.0.saturating_sub(started.0);
-        Instant(scale(since, self.speed_ppm, 1_000_000))
+        Instant(scale(since, self.machine.speed_ppm, 1_000_000))
     }
 
     /// The true time at which the node has something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         let up = self.up.as_ref()?;
         let due = up.driver.next_due()?;
-        Some(Instant(up.started.0.saturating_add(scale(due.0, 1_000_000, self.speed_ppm))))
+        Some(Instant(up.started.0.saturating_add(scale(due.0, 1_000_000, self.machine.speed_ppm))))
     }
 
     /// The node runs until a true time, and does what `then` says. Returns the messages that it has sent.
-    pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Group)) -> Vec<(ReplicaId, PeerMessage)> {
+    pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Node)) -> Vec<Sent> {
         let Some(up) = &self.up else { return Vec::new() };
         let clock = self.clock(up.started, now);
         // A node that mounts its drive does and hears nothing yet.
         if up.driver.now() <= clock {
             up.driver.run_until(clock);
-            then(&up.group);
+            then(self);
             up.driver.run_until(clock);
         }
         std::mem::take(&mut *up.sent.0.lock())
@@ -259,11 +356,13 @@ impl Node {
 }
 
 /// Mounts a node's drive and opens the log there.
-async fn open(emu: Arc<Emu>, process: &Process) -> shard::Result<(Fs, GroupsLog, StoredGroup)> {
+async fn open(
+    emu: Arc<Emu>,
+    process: &Process,
+) -> shard::Result<(Fs, GroupsLog, BTreeMap<GroupId, StoredGroup>)> {
     let fs = Fs::mount(emu as Arc<dyn ZonedDevice>, &MountOptions::default()).await?;
-    let (log, mut groups) = GroupsLog::open(&fs, LOG_PATH, &process.log).await?;
-    let nothing = shard::Error::Replica { group: GROUP, why: "the log has lost the replica".into() };
-    Ok((fs, log, groups.remove(&GROUP).ok_or(nothing)?))
+    let (log, groups) = GroupsLog::open(&fs, LOG_PATH, &process.log).await?;
+    Ok((fs, log, groups))
 }
 
 /// `value * by / of`, rounded up.

@@ -1,32 +1,86 @@
 //! The report of simulated clusters.
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 /// The most described failures of a report.
 const MAX_DESCRIBED: usize = 20;
 
-/// Results of simulated runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ClusterReport {
-    /// Runs.
-    pub runs: u64,
+/// Counts of what happened in simulated runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterCounts {
     /// Operations of clients that were answered.
     pub operations: u64,
+    /// Of these: pairs of keys that were set together or read together.
+    pub pairs: u64,
+    /// Of these: additions to counters.
+    pub counts: u64,
+    /// Commands that were refused because their group's log was full.
+    pub full: u64,
+    /// Groups.
+    pub groups: u64,
     /// Faults.
     pub faults: u64,
     /// Power cuts of a machine.
     pub power_cuts: u64,
     /// Drives that were lost.
     pub drives_lost: u64,
+    /// Processes that ended because an operation of their drive failed.
+    pub drive_errors: u64,
+    /// Nodes whose drives are 20 or 200 times slower.
+    pub slow_drives: u64,
+    /// Moments, of one in 20 ms for each group, at which a replica's tables were more than eight entries behind those of another one.
+    pub tables_behind: u64,
+    /// Parts of tables that a replica sent to another one, for a snapshot.
+    pub table_parts: u64,
+    /// Entries that the groups' leaders had retired from their logs at the end.
+    pub retired: u64,
     /// Terms in which the groups were at the end.
     pub terms: u64,
-    /// Virtual time, in seconds.
-    pub seconds: u64,
-    /// Runs in which a committed value had too few copies.
+    /// Virtual time, in milliseconds.
+    pub milliseconds: u64,
+}
+
+impl AddAssign for ClusterCounts {
+    fn add_assign(&mut self, other: ClusterCounts) {
+        self.operations += other.operations;
+        self.pairs += other.pairs;
+        self.counts += other.counts;
+        self.full += other.full;
+        self.groups += other.groups;
+        self.faults += other.faults;
+        self.power_cuts += other.power_cuts;
+        self.drives_lost += other.drives_lost;
+        self.drive_errors += other.drive_errors;
+        self.slow_drives += other.slow_drives;
+        self.tables_behind += other.tables_behind;
+        self.table_parts += other.table_parts;
+        self.retired += other.retired;
+        self.terms += other.terms;
+        self.milliseconds += other.milliseconds;
+    }
+}
+
+/// Results of simulated runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterReport {
+    /// Runs.
+    pub runs: u64,
+    /// What happened in all runs together.
+    #[serde(flatten)]
+    pub counts: ClusterCounts,
+    /// Operations of the run with the fewest.
+    pub least_operations: u64,
+    /// Faults of the run with the fewest.
+    pub least_faults: u64,
+    /// Runs in which a committed value had too few copies, or two nodes applied different entries at one index.
     pub lost: u64,
+    /// Runs in which a client was told of a value that nobody wrote.
+    pub invented: u64,
     /// Runs whose answers no order of operations explains, or in which two nodes answered reads.
     pub not_linearizable: u64,
-    /// Runs in which the group did not serve again, or nodes ended.
+    /// Runs in which a group did not serve again, or nodes ended.
     pub stuck: u64,
     /// Runs in which nodes held different records at the end, or lacked values.
     pub diverged: u64,
@@ -40,17 +94,17 @@ pub struct ClusterReport {
 impl ClusterReport {
     /// Adds a run.
     pub(super) fn add(&mut self, (seed, run): (u64, u64), ended: Ended) {
+        let Ended { counts, digest, failure } = ended;
+        let least = |least: u64, own: u64| if self.runs == 0 { own } else { least.min(own) };
+        self.least_operations = least(self.least_operations, counts.operations);
+        self.least_faults = least(self.least_faults, counts.faults);
         self.runs += 1;
-        self.operations += ended.operations;
-        self.faults += ended.faults;
-        self.power_cuts += ended.power_cuts;
-        self.drives_lost += ended.drives_lost;
-        self.terms += ended.terms;
-        self.seconds += ended.seconds;
-        self.digest = self.digest.wrapping_add(ended.digest);
-        let Some((kind, what)) = ended.failure else { return };
+        self.counts += counts;
+        self.digest = self.digest.wrapping_add(digest);
+        let Some((kind, what)) = failure else { return };
         match kind {
             ClusterFailureKind::Lost => self.lost += 1,
+            ClusterFailureKind::Invented => self.invented += 1,
             ClusterFailureKind::NotLinearizable => self.not_linearizable += 1,
             ClusterFailureKind::Stuck => self.stuck += 1,
             ClusterFailureKind::Diverged => self.diverged += 1,
@@ -64,7 +118,7 @@ impl ClusterReport {
 
     /// Runs in which something happened that must not.
     pub fn failed(&self) -> u64 {
-        self.lost + self.not_linearizable + self.stuck + self.diverged
+        self.lost + self.invented + self.not_linearizable + self.stuck + self.diverged
     }
 }
 
@@ -72,11 +126,13 @@ impl ClusterReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterFailureKind {
-    /// A committed value had no more copies than members may fail.
+    /// A committed value had no more copies than members may fail, or was replaced by another entry.
     Lost,
+    /// A client was told of a value that nobody wrote.
+    Invented,
     /// No order of operations explains the answers, or two nodes answer reads.
     NotLinearizable,
-    /// The group did not serve again, or a node ended.
+    /// A group did not serve again, or a node ended.
     Stuck,
     /// Nodes held different records at the end, or lacked values.
     Diverged,
@@ -98,12 +154,7 @@ pub struct ClusterFailure {
 /// The end of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    pub operations: u64,
-    pub faults: u64,
-    pub power_cuts: u64,
-    pub drives_lost: u64,
-    pub terms: u64,
-    pub seconds: u64,
+    pub counts: ClusterCounts,
     pub digest: u64,
     pub failure: Option<(ClusterFailureKind, String)>,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use replica::Settings;
-use shard::GroupsLogOptions;
+use shard::{GroupOptions, GroupsLogOptions};
 
 /// The rules that a simulation breaks on purpose. Default: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -11,9 +11,9 @@ pub struct ClusterRules {
     /// The broken rule of replicas.
     #[cfg(feature = "broken-rules")]
     pub replica: Option<replica::BrokenRule>,
-    /// The broken rule of the groups' log.
+    /// The broken rule of the groups' log, or of the groups.
     #[cfg(feature = "broken-rules")]
-    pub log: Option<shard::BrokenRule>,
+    pub shard: Option<shard::BrokenRule>,
 }
 
 impl ClusterRules {
@@ -30,11 +30,21 @@ impl ClusterRules {
 
     #[cfg(feature = "broken-rules")]
     pub(super) fn log_options(self) -> GroupsLogOptions {
-        GroupsLogOptions { broken_rule: self.log, ..GroupsLogOptions::default() }
+        GroupsLogOptions { broken_rule: self.shard, ..GroupsLogOptions::default() }
     }
 
     #[cfg(not(feature = "broken-rules"))]
     pub(super) fn log_options(self) -> GroupsLogOptions {
         GroupsLogOptions::default()
+    }
+
+    #[cfg(feature = "broken-rules")]
+    pub(super) fn group_options(self) -> GroupOptions {
+        GroupOptions { broken_rule: self.shard, ..GroupOptions::default() }
+    }
+
+    #[cfg(not(feature = "broken-rules"))]
+    pub(super) fn group_options(self) -> GroupOptions {
+        GroupOptions::default()
     }
 }

@@ -100,6 +100,11 @@ impl ModelTables {
         state.durable.rows.get(key).is_some_and(|row| row.index == write.index && row.value.is_some())
     }
 
+    /// The index up to which the log is in the tables.
+    pub(super) fn applied_index(&self) -> Index {
+        self.state.lock().live.applied
+    }
+
     /// The contents as a reader sees them.
     pub(super) fn contents(&self) -> Contents {
         self.state.lock().live.clone()

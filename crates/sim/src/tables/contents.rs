@@ -29,6 +29,15 @@ impl Contents {
         }
     }
 
+    /// True if both hold records of the same entries, with their values or without.
+    pub(crate) fn has_records_of(&self, other: &Contents) -> bool {
+        let name = |contents: &Contents| {
+            let rows = contents.rows.iter();
+            rows.map(|(key, row)| (key.clone(), row.index, row.term)).collect::<Vec<_>>()
+        };
+        self.rows.len() == other.rows.len() && name(self) == name(other)
+    }
+
     /// Puts an entry into the tables.
     pub(crate) fn apply(&mut self, (index, term, batch): &Entry) {
         self.applied = self.applied.max(*index);

@@ -195,7 +195,7 @@ impl TablesOracle {
         let of = |image| Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
         let recorder = Recorder::new(of(image.clone()), MAX_ACK_DELAY);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
-        let open = Open::new(&device, self.broken).await.map_err(failed)?;
+        let mut open = Open::new(&device, self.broken).await.map_err(failed)?;
         let found = self.judge((promised, attempted), &open.contents().map_err(failed)?)?;
         if !probe.twice {
             return open.close().await.map_err(failed);
