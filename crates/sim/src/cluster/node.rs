@@ -67,11 +67,12 @@ impl Process {
 
     /// A drive with a new replica of each of these groups on it.
     pub(super) fn new_drive(&self, groups: &[(GroupId, Base)], seed: u64) -> shard::Result<Media> {
-        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let node = VirtualDriver::new(seed);
+        let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
         let drive = Drive { zones: 48, zone_size: 32, zone_capacity: 28, ..Drive::tiny(true) };
         let emu = Emu::memory(drive.options("emu:node", Latency::NONE), Arc::clone(&driver));
         let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
-        block_on(&*driver, async {
+        let made = block_on(&*node, async {
             let uuid = Some(Uuid::from_u128(u128::from(seed) << 64 | 0x636c_7573));
             Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
             let fs = Fs::mount(device, &MountOptions::default()).await?;
@@ -82,7 +83,9 @@ impl Process {
             log.close().await?;
             fs.unmount().await?;
             Ok(emu.media())
-        })
+        });
+        node.drop_all_tasks();
+        made
     }
 }
 
@@ -244,6 +247,10 @@ impl Node {
         up.groups.iter().for_each(|hosted| hosted.group.close());
         up.driver.run_until(up.driver.now().after(LONGEST_OPERATION));
         up.driver.drop_all_tasks();
+        // A log that is dropped is closed by a task, which holds the log and the driver: it would never end.
+        let driver = Arc::clone(&up.driver);
+        drop(up);
+        driver.drop_all_tasks();
     }
 
     /// The node is lost with its drive.
@@ -279,9 +286,12 @@ impl Node {
 
     /// Reads the log from the drive of a node that does not run.
     fn read_log(&self) -> BTreeMap<GroupId, StoredGroup> {
-        let driver: Arc<dyn Driver> = VirtualDriver::new(0);
-        let emu = Emu::from_media(self.media.clone(), "emu:node", Latency::NONE, Arc::clone(&driver));
-        block_on(&*driver, open(emu, &self.process)).map(|(.., stored)| stored).unwrap_or_default()
+        let node = VirtualDriver::new(0);
+        let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
+        let emu = Emu::from_media(self.media.clone(), "emu:node", Latency::NONE, driver);
+        let stored = block_on(&*node, open(emu, &self.process)).map(|(.., stored)| stored).unwrap_or_default();
+        node.drop_all_tasks();
+        stored
     }
 
     /// For each of these writes of a group, whether the node's drive has its value, in the log or in the tables.
