@@ -215,7 +215,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Takes the keys that count as expired, and that a write is to delete before the replies count.
-    pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
+    pub fn take_expired(&mut self) -> Vec<Bytes> {
         self.expired.take()
     }
 

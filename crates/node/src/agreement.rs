@@ -53,6 +53,8 @@ pub(crate) struct Agreement {
     pub ended: BTreeSet<GroupId>,
     /// True once this process has taken a view of etcd.
     pub has_met: bool,
+    /// True if etcd answered last with a view that this process has taken.
+    pub is_current: bool,
     /// Becomes true when the process ends.
     pub ending: watch::Receiver<bool>,
 }
@@ -93,6 +95,7 @@ impl Agreement {
             match next {
                 Some(Ok(view)) => self.follow(view).await?,
                 Some(Err(error)) => {
+                    self.is_current = false;
                     self.complain(&error);
                     self.write_leaders(&etcd, None).await;
                     self.planned.change_members();
@@ -101,6 +104,9 @@ impl Agreement {
                 None => {}
             }
             self.planned.change_members();
+            if !self.is_current {
+                continue;
+            }
             self.planned.delete_left_out(&etcd);
             if let Some(view) = &self.view
                 && let Err(error) = self.placer.attend(&etcd, view).await
@@ -170,6 +176,7 @@ impl Agreement {
             Some(Ok(remembered)) => remembered,
             Some(Err(error @ StaleError::OtherCluster { .. })) if !self.has_met => return Err(error.into()),
             Some(Err(error)) => {
+                self.is_current = false;
                 self.complain(&error);
                 return Ok(());
             }
@@ -183,7 +190,11 @@ impl Agreement {
         let values = values(&view, &self.options);
         let says_more = known.is_none_or(|known| known.values != values);
         let replicas = known.map_or_else(BTreeMap::new, |known| known.replicas.clone());
+        if self.view.as_ref().is_some_and(|before| before.meta.epoch() != view.meta.epoch()) {
+            self.leaders.forget();
+        }
         self.has_met = true;
+        self.is_current = true;
         self.planned.state.belonging = Some(Belonging { remembered, replicas, values });
         if says_more && let Err(error) = self.planned.save() {
             // A later start begins with an older view.
@@ -252,6 +263,11 @@ impl Agreement {
                 Err(error.into())
             }
             Err(error) => {
+                // Where the answer was lost, etcd has seen this counter.
+                self.planned.state.starts += 1;
+                if let Err(error) = self.planned.save() {
+                    self.complain(&error);
+                }
                 // An address is free again once the lease of the node that had it ends.
                 self.complain(&format!("joining the cluster is tried again: {error}"));
                 Ok(None)

@@ -21,6 +21,11 @@ pub(crate) struct Leaders {
 }
 
 impl Leaders {
+    /// Etcd may have lost what was written: all is written again.
+    pub(crate) fn forget(&self) {
+        self.written.lock().clear();
+    }
+
     /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
     pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd) {
         for local in replicas.all() {

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use placement::{ClusterView, Elected, Etcd, Revision, upkeep};
+use placement::{ClusterView, Elected, Epoch, Etcd, Revision, upkeep};
 use replica::NodeId;
 use tokio::time::Instant;
 
 /// The pause between two attempts to be elected, and before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
+/// The pause after the cluster's epoch was raised: etcd was restored, and the groups' leaders write first what their logs say.
+const EPOCH_PAUSE: Duration = Duration::from_secs(30);
 
 /// One process's part in the placing. Every process stands for election; the one that is elected writes plans.
 ///
@@ -22,6 +24,8 @@ pub(crate) struct Placer {
     elected: Option<Elected>,
     /// The earliest time of the next attempt to be elected, and of the next changes.
     next: Instant,
+    /// The epoch of the last view.
+    epoch: Option<Epoch>,
     /// The nodes without a sign of life, and since when.
     silent_since: BTreeMap<NodeId, Instant>,
     /// The view, and the dead nodes, for which everything was done.
@@ -38,6 +42,7 @@ impl Placer {
             ttl,
             elected: None,
             next: Instant::now(),
+            epoch: None,
             silent_since: BTreeMap::new(),
             done: None,
             logged: Vec::new(),
@@ -50,6 +55,11 @@ impl Placer {
     /// Errors of etcd: tried again.
     pub(crate) async fn attend(&mut self, etcd: &Etcd, view: &ClusterView) -> Result<(), placement::Error> {
         let now = Instant::now();
+        let before = self.epoch.replace(view.meta.epoch());
+        if before.is_some_and(|before| before != view.meta.epoch()) {
+            self.silent_since.clear();
+            self.next = now + EPOCH_PAUSE;
+        }
         if now < self.next {
             return Ok(());
         }

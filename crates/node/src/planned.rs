@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fs::Fs;
 use placement::{ClusterView, Etcd, GroupPlan, Member, Want};
-use replica::{Base, Configuration, Event, NodeId};
+use replica::{Base, Configuration, Event, Index, NodeId, ReplicaId, Role};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::block_in_place;
@@ -35,7 +35,7 @@ pub(crate) struct Planned {
     /// The groups' plans, by the last view of etcd.
     want: BTreeMap<GroupId, Want>,
     /// Questions to other members whether a group has left its replica here out.
-    asked: BTreeMap<GroupId, oneshot::Receiver<bool>>,
+    asked: BTreeMap<GroupId, oneshot::Receiver<Option<Index>>>,
     /// The earliest time at which the groups that this process leads are asked again for the members of their plans.
     change_at: Instant,
     /// Messages for people that were logged last, by group: each is logged once in a row.
@@ -156,20 +156,24 @@ impl Planned {
         for local in self.replicas.all() {
             let place = local.group.place();
             let Some(Want { plan, .. }) = self.want.get(&place.group) else { continue };
-            let wanted = configuration(plan);
-            let (leads, is_done, is_older) = local.group.with_replica(|replica| {
-                let current = replica.members().current();
-                let newest = current.voters().chain(current.learners()).map(|(id, _)| id).max();
-                let is_older = newest > Some(plan.last_replica());
-                (replica.leader() == Some(place.replica), *current == wanted, is_older)
-            });
-            if !leads || is_done || is_older {
+            let (serves, current) = local
+                .group
+                .with_replica(|replica| (replica.serves_in().is_some(), replica.members().current().clone()));
+            if !serves || current == configuration(plan) {
                 continue;
             }
-            if wanted.role(place.replica).is_none() {
-                local.group.tell(Event::HandOver);
-            } else {
-                local.group.tell(Event::Change(wanted));
+            let newest = current.voters().chain(current.learners()).map(|(id, _)| id).max();
+            if newest > Some(plan.last_replica()) {
+                // A plan of an old backup of etcd.
+                tracing::warn!(group = %place.group, "the group has later replicas than its plan in etcd: it keeps its members");
+                continue;
+            }
+            match step(&current, plan, place.replica) {
+                Step::Change(wanted) => local.group.tell(Event::Change(wanted)),
+                Step::HandOver(to) if local.group.could_hand_over_to(to, Duration::ZERO) => {
+                    local.group.tell(Event::HandOverTo(to));
+                }
+                Step::HandOver(_) => local.group.tell(Event::HandOver),
             }
         }
     }
@@ -179,14 +183,14 @@ impl Planned {
         let mut left_out = Vec::new();
         self.asked.retain(|group, asked| match asked.try_recv() {
             Err(TryRecvError::Empty) => true,
-            Ok(true) => {
-                left_out.push(*group);
+            Ok(Some(since)) => {
+                left_out.push((*group, since));
                 false
             }
-            Ok(false) | Err(TryRecvError::Closed) => false,
+            Ok(None) | Err(TryRecvError::Closed) => false,
         });
-        for group in left_out {
-            self.delete(group).unwrap_or_else(|error| self.log(group, &error));
+        for (group, since) in left_out {
+            self.delete(group, since).unwrap_or_else(|error| self.log(group, &error));
         }
         let present = self.present();
         for (group, place) in &present {
@@ -196,7 +200,7 @@ impl Planned {
                 let others: Vec<_> = plan.members().iter().map(|member| member.replica).collect();
                 let (sender, answer) = oneshot::channel();
                 self.asked.insert(*group, answer);
-                tokio::spawn(async move { sender.send(local.group.has_left(&others).await) });
+                tokio::spawn(async move { sender.send(local.group.left_out_at(&others).await) });
             }
         }
         let me = self.me();
@@ -216,10 +220,17 @@ impl Planned {
         }
     }
 
-    /// Deletes a replica: from the node's state first, so that it never starts again.
-    fn delete(&mut self, group: GroupId) -> Result<()> {
-        block_in_place(|| self.replicas.stop(group))?;
+    /// Deletes a replica that the change of members at `left_out_at` left out: from the node's state first, so that it never starts again. A replica that has applied a later change meanwhile stays, and so does one whose state cannot be written: the next view of etcd starts it again.
+    fn delete(&mut self, group: GroupId, left_out_at: Index) -> Result<()> {
+        let Some(local) = self.replicas.group(group) else { return Ok(()) };
+        let stopped = block_in_place(|| self.replicas.stop(group));
+        let is_later = local.group.with_replica(|replica| replica.members().since()) > left_out_at;
+        self.stored.insert(group, local.group.with_stored(Clone::clone));
+        stopped?;
         let Some(belonging) = &mut self.state.belonging else { return Ok(()) };
+        if is_later {
+            return Ok(());
+        }
         let Some(replica) = belonging.replicas.remove(&group) else { return Ok(()) };
         if let Err(error) = self.save() {
             if let Some(belonging) = &mut self.state.belonging {
@@ -227,9 +238,34 @@ impl Planned {
             }
             return Err(error);
         }
+        self.stored.remove(&group);
         tracing::info!(%group, replica = replica.0.0, "the group has left its replica here out: it is deleted");
         block_in_place(|| self.replicas.delete(group))
     }
+}
+
+/// The next step of a group whose leader is to bring it to its plan.
+#[derive(PartialEq, Eq, Debug)]
+enum Step {
+    /// The group is to have these members.
+    Change(Configuration),
+    /// A witness of the plan is to lead.
+    HandOver(ReplicaId),
+}
+
+/// The next step from the members `current`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both; where there is none, one of the plan's takes the place of another one first, beside the leader.
+fn step(current: &Configuration, plan: &GroupPlan, leader: ReplicaId) -> Step {
+    if plan.member(leader).is_some() {
+        return Step::Change(configuration(plan));
+    }
+    let witnesses = || plan.members().iter().filter(|member| member.role == Role::Witness);
+    if let Some(both) = witnesses().find(|member| current.role(member.replica).is_some()) {
+        return Step::HandOver(both.replica);
+    }
+    let stands_back = witnesses().next_back().map(|member| member.replica);
+    let others = plan.members().iter().filter(|member| Some(member.replica) != stands_back);
+    let others = others.map(|member| (member.replica, member.role));
+    Step::Change(Configuration::new(others.chain([(leader, Role::Witness)])))
 }
 
 /// The members of a plan, as a group has them.

@@ -93,6 +93,7 @@ pub fn run(options: NodeOptions) -> Result<()> {
         complaint: None,
         ended: BTreeSet::new(),
         has_met: false,
+        is_current: false,
         ending: has_ended,
     };
     let stopper = server.stopper();

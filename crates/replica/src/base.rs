@@ -53,7 +53,7 @@ impl Base {
         Base { index: FIRST, term: Term(1), state }
     }
 
-    /// The base of a replica that joins a group which is there already. The replica knows no members: it stands for no election, and has no vote until its leader has brought it up.
+    /// The base of a replica that joins a group which is there already. The replica knows no members: it stands for no election, and votes for nobody until its leader has brought it up.
     pub fn joining() -> Base {
         let state = GroupState { members: Configuration::default(), since: Index(0), offices: Vec::new() };
         Base { index: Index(0), term: Term(0), state }

@@ -325,7 +325,9 @@ impl Pipeline {
     fn run_on_backup(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>, moved: &str) {
         let mark = self.out.mark();
         self.execute(resolved, args, txn);
-        if !txn.take_missing().is_empty() {
+        // A backup's clock makes no key expire: whether the key is there, the leader says.
+        let is_expired = !txn.take_expired().is_empty();
+        if !txn.take_missing().is_empty() || is_expired {
             self.out.rollback(mark);
             self.out.error(moved);
         }

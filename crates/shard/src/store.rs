@@ -59,9 +59,8 @@ impl GroupStore {
                 Error::Refused { doing: "writing to the group's log", detail: format!("{group}: {refused}") }
             }
             Refused::NoCopy => Error::Missing(format!("{group}: {refused}")),
-            Refused::Ended => {
-                Error::Store { doing: "writing to the group's log", detail: format!("{group}: {refused}") }
-            }
+            // Nothing was begun here, and other replicas may go on. A write is another matter.
+            Refused::Ended => Error::NotLeader(format!("{group}: {refused}")),
         }
     }
 }
@@ -158,7 +157,13 @@ impl Store for GroupStore {
 
     fn write(&self, batch: &Overlay, _sync: bool, view: View) -> Writing<'_> {
         let writing = self.group.write_in(Term(view.0), batch);
-        Box::pin(async move { writing.await.map(|_| ()).map_err(|refused| self.to_error(refused)) })
+        Box::pin(async move {
+            writing.await.map(|_| ()).map_err(|refused| match refused {
+                // The other replicas may have the batch.
+                Refused::Ended => Error::Open(format!("{}: {refused}", self.group.place().group)),
+                refused => self.to_error(refused),
+            })
+        })
     }
 
     fn wal(&self) -> WalMode {

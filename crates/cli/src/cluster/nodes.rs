@@ -88,19 +88,19 @@ pub(super) fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode>
 }
 
 fn ended(context: &Context, node: NodeId, departure: &Departure, done: &str) -> Result<ExitCode> {
-    let Departure { replicas, lacking } = departure;
+    let Departure { replicas, is_done, lacking } = departure;
     if context.json {
         let node = node.to_string();
-        output::json(&json!({"node": node, "replicas": replicas, "lacking": lacking}))?;
-    } else if *replicas == 0 {
+        output::json(&json!({"node": node, "replicas": replicas, "done": is_done, "lacking": lacking}))?;
+    } else if *is_done {
         output::line(format!("node {node} {done}"))?;
     } else {
-        output::line(format!("node {node} still has {replicas} replicas; moving them goes on"))?;
+        output::line(format!("not done yet: node {node} has {replicas} replicas; moving them goes on"))?;
         for why in lacking {
             output::line(format!("  {why}"))?;
         }
     }
-    Ok(if *replicas == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
+    Ok(if *is_done { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
 pub(super) fn epoch(context: &Context, args: &EpochArgs) -> Result<ExitCode> {

@@ -16,7 +16,9 @@ pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut d
         return out.error(&spec.arity_error());
     }
     if spec.has(Spec::WRITE) {
-        if let Some(refusal) = txn.refusal()
+        // FURROW.ONCE repeats an answer without a write: it looks itself.
+        if !matches!(command.run, Run::Once)
+            && let Some(refusal) = txn.refusal()
             && (!refusal.growth_only || spec.has(Spec::NEEDS_ROOM))
         {
             return out.error(&refusal.text);

@@ -17,6 +17,7 @@ use crate::answer::Answer as _;
 use crate::args::Args;
 use crate::once::{ANSWER_MAX, IDS_MAX, OnceId, OnceRecord, RecordedAnswer};
 use crate::parse_integer;
+use crate::txn::Txn;
 
 /// The commands that can run once, in the order of their names: each reads and writes the keys among its words and nothing else. A command that is not here is refused.
 const CAN_RUN_ONCE: [&str; 33] = [
@@ -135,8 +136,16 @@ pub(super) fn once(call: &mut Call<'_, '_>) -> Outcome {
             record.answer.repeat(&mut **out);
             Ok(())
         }
-        Ordering::Greater => run(&mut Call { args, txn, out: &mut **out }, command, (id, number)),
+        Ordering::Greater => {
+            check_room(txn)?;
+            run(&mut Call { args, txn, out: &mut **out }, command, (id, number))
+        }
     }
+}
+
+/// An error while writes are refused: every command that runs once takes room.
+fn check_room(txn: &Txn<'_>) -> Result<(), Failure> {
+    txn.refusal().map_or(Ok(()), |refusal| Err(refusal.text.to_string().into()))
 }
 
 fn unknown(id: &[u8]) -> Failure {
@@ -148,6 +157,7 @@ fn make_id(call: &mut Call<'_, '_>) -> Outcome {
     if call.args.len() != 3 {
         return Err(SYNTAX.into());
     }
+    check_room(call.txn)?;
     let group = call.txn.once_group().ok_or(NO_TABLE)?;
     let id = call.txn.make_once(group, IDS_MAX)?;
     let id = id.ok_or("ERR every id of the group is in use at this moment; try again")?;

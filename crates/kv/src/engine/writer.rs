@@ -315,10 +315,25 @@ impl Writer {
         }
         overlay.reset();
         let refused = Some(Refusal { text, growth_only: false });
-        // Writes are refused, so that the pipeline may run in any view.
-        let view = shared.store.view().unwrap_or_default();
-        work.run(&mut self.txn(&mut overlay, now_ms, refused, view));
-        Ok(())
+        // Writes are refused, and what the pipeline reads counts like any other read.
+        let view = shared.store.view()?;
+        overlay.begin_pipeline();
+        let expired = {
+            let mut txn = self.txn(&mut overlay, now_ms, refused, view);
+            work.run(&mut txn);
+            txn.take_expired()
+        };
+        overlay.delete_unwritten(expired);
+        if !overlay.is_empty()
+            && let Err(error) = shared.store.write(&overlay, self.synced, view).await
+            && matches!(error.kind(), ErrorKind::Elsewhere | ErrorKind::Open)
+        {
+            return Err(error);
+        }
+        match shared.store.confirm(view) {
+            Some(confirming) => confirming.await,
+            None => Ok(()),
+        }
     }
 
     /// Runs and writes one pipeline, once the values that it reads are here. A value that no replica has makes the reply of its command an error.

@@ -12,7 +12,7 @@ pub struct OnceId {
     pub group: u64,
     /// The view of the store in which the id was made: one replica alone makes ids in a view.
     pub view: u64,
-    /// The number of the id in that view, from 1 on.
+    /// The number of the id: the ids of one view have different ones.
     pub number: u64,
 }
 

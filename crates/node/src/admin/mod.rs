@@ -166,7 +166,8 @@ fn meta(id: Uuid, new: &NewCluster) -> std::result::Result<Meta, PlaceError> {
 
 /// Places the groups on the nodes that are alive, and writes the plans that etcd does not have.
 async fn place_all(etcd: &Etcd, view: &ClusterView, new: &NewCluster) -> Result<()> {
-    let candidates: Vec<Candidate> = view.live_nodes().map(|(id, node)| Candidate::new(id, node)).collect();
+    let nodes = view.live_nodes().filter(|(id, _)| !view.draining.contains_key(id));
+    let candidates: Vec<Candidate> = nodes.map(|(id, node)| Candidate::new(id, node)).collect();
     let plans = place(&candidates, new.groups, new.copies)?;
     for (group, plan) in (0..).map(GroupId).zip(plans) {
         if !view.want.contains_key(&group) {

@@ -17,6 +17,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 pub struct Departure {
     /// Replicas that the node still has, or is to have, by etcd.
     pub replicas: usize,
+    /// True if the node has none any more; a node that is replaced is removed from the cluster, too.
+    pub is_done: bool,
     /// The replicas for which there is no other node, for people.
     pub lacking: Vec<String>,
 }
@@ -27,6 +29,7 @@ impl Departure {
         let needed = upkeep(view, &BTreeSet::new());
         Departure {
             replicas: replicas.filter(|member| member.node == node).count(),
+            is_done: false,
             lacking: needed.lacking.iter().map(ToString::to_string).collect(),
         }
     }
@@ -84,7 +87,7 @@ async fn until_gone(etcd: &Etcd, node: NodeId, wait: Duration, is_last: bool) ->
         let departure = Departure::of(&view, node);
         let is_gone = if is_last { !view.nodes.contains_key(&node) } else { departure.replicas == 0 };
         if is_gone {
-            return Ok(Departure { replicas: 0, lacking: Vec::new() });
+            return Ok(Departure { replicas: 0, is_done: true, lacking: Vec::new() });
         }
         if tokio::time::Instant::now() >= deadline {
             return Ok(departure);

@@ -114,6 +114,37 @@ fn a_plan_with_a_replacement_makes_no_group() {
 }
 
 #[test]
+fn a_leader_that_is_to_go_hands_over_or_brings_up_a_witness_that_can_lead() {
+    let members = |ids: [u64; 3]| configuration(&plan(ids, 9));
+    let leader = ReplicaId(1);
+    assert_eq!(step(&members([1, 2, 3]), &plan([1, 2, 4], 4), leader), Step::Change(members([1, 2, 4])));
+    // Roles of a plan: witness, backup, witness.
+    let without = |ids: [u64; 3]| {
+        let roles = [Role::Witness, Role::Backup, Role::Witness];
+        let members = ids.into_iter().zip(roles);
+        let member = |(id, role)| Member { replica: ReplicaId(id), node: node(id), role };
+        let mut members: Vec<Member> = members.map(member).collect();
+        members.sort_by_key(|member| member.replica);
+        GroupPlan::new(members, ReplicaId(ids[0]), ReplicaId(9)).unwrap()
+    };
+    assert_eq!(step(&members([1, 2, 3]), &without([3, 2, 4]), leader), Step::HandOver(ReplicaId(3)));
+    let beside = Configuration::new(
+        [(1, Role::Witness), (2, Role::Backup), (4, Role::Witness)].map(|(id, role)| (ReplicaId(id), role)),
+    );
+    assert_eq!(step(&members([1, 2, 3]), &without([4, 2, 5]), leader), Step::Change(beside.clone()));
+    assert_eq!(step(&beside, &without([4, 2, 5]), leader), Step::HandOver(ReplicaId(4)));
+}
+
+#[test]
+fn a_replica_that_has_heard_of_a_later_change_is_not_deleted() {
+    let machine = Machine::new();
+    let first = view(Some(plan([1, 2, 3], 3)));
+    machine.start(&first, |planned| planned.delete(GROUP, Index(0)).unwrap());
+    let is_here = |planned: &mut Planned| planned.replicas.group(GROUP).is_some();
+    assert_eq!(machine.start(&view(None), is_here), (true, BTreeSet::from([GROUP])));
+}
+
+#[test]
 fn a_node_creates_the_replica_of_its_plan_and_has_it_after_a_restart() {
     let machine = Machine::new();
     let first = view(Some(plan([1, 2, 3], 3)));
@@ -172,7 +203,7 @@ fn a_replica_that_the_log_has_lost_never_begins_again() {
 #[test]
 fn a_deleted_replica_leaves_nothing_and_another_one_takes_its_place() {
     let machine = Machine::new();
-    machine.start(&view(Some(plan([1, 2, 3], 3))), |planned| planned.delete(GROUP).unwrap());
+    machine.start(&view(Some(plan([1, 2, 3], 3))), |planned| planned.delete(GROUP, Index(9)).unwrap());
     let members = [(2, 2, Role::Witness), (3, 3, Role::Backup), (9, 1, Role::Witness)];
     let member = |(replica, on, role)| Member { replica: ReplicaId(replica), node: node(on), role };
     let later = GroupPlan::new(members.map(member).to_vec(), ReplicaId(2), ReplicaId(9)).unwrap();

@@ -10,6 +10,7 @@ use super::client::{Etcd, current};
 use super::lease::Lease;
 use crate::error::Error;
 use crate::keys::{Key, prefix};
+use crate::names::Epoch;
 use crate::values::liveness::Liveness;
 use crate::values::meta::{Remembered, accepts};
 use crate::values::node::Node;
@@ -69,8 +70,14 @@ impl Etcd {
         remembered: Option<&Remembered>,
     ) -> Result<Joined, Error> {
         node.check().map_err(|error| Error::Value { key: self.path(Key::Node(id)), error })?;
-        let mut registration =
-            Registration { etcd: self.clone(), id, node: node.clone(), ttl, remembered: remembered.copied() };
+        let mut registration = Registration {
+            etcd: self.clone(),
+            id,
+            node: node.clone(),
+            ttl,
+            remembered: remembered.copied(),
+            registered: None,
+        };
         let lease = registration.register(true).await?;
         let (state, state_seen) = watch::channel(JoinedState::Alive);
         let (slot, lease_seen) = watch::channel(LeaseSlot(lease));
@@ -117,6 +124,8 @@ struct Registration {
     node: Node,
     ttl: Duration,
     remembered: Option<Remembered>,
+    /// The cluster's epoch when the node was registered last.
+    registered: Option<Epoch>,
 }
 
 impl Registration {
@@ -152,6 +161,7 @@ impl Registration {
                         // The process that had the lease learns that another one has taken its place.
                         let _ended = lease.of_id(before.lease()).revoke().await;
                     }
+                    self.registered = Some(view.meta.epoch());
                     return Ok(lease);
                 }
                 Ok(_) => drop(lease.revoke().await),
@@ -172,7 +182,9 @@ impl Registration {
             let cluster = view.meta.cluster();
             self.remembered = Some(Remembered { cluster, epoch: view.meta.epoch(), revision: view.revision });
         }
-        if !first && !view.nodes.contains_key(&self.id) {
+        // An etcd that was restored from a backup may lack nodes that joined later: its epoch is a higher one.
+        let is_same_epoch = self.registered == Some(view.meta.epoch());
+        if !first && is_same_epoch && !view.nodes.contains_key(&self.id) {
             return Err(Error::NoNode { node: self.id });
         }
         let recorded = view.nodes.get(&self.id).map_or(0, |node| node.starts);

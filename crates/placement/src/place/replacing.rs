@@ -142,7 +142,10 @@ impl<'a> Replacing<'a> {
             rest.sort_by_key(|member| (member.role == Role::Witness, member.replica));
         }
         for old in gone {
-            let Some(new) = self.choose(&old, &members, demand) else {
+            // A node deletes a replica that leaves before it takes another one of the group, and the old one may have to stay until the new one votes.
+            let used: BTreeSet<NodeId> =
+                members.iter().chain(plan.leaving()).map(|member| member.node).collect();
+            let Some(new) = self.choose(&old, &members, &used, demand) else {
                 demand = demand.without(old.role, Offers::default());
                 let (replica, node) = (old.replica.0, old.node);
                 lacking.push(PlaceError::NoReplacement { group, replica, role: role_name(old.role), node });
@@ -161,9 +164,15 @@ impl<'a> Replacing<'a> {
 
     /// The node for a new replica in the place of `old`: the best one after which the other replicas of the demand find nodes too; else one that offers `primary`, if the demand has that; else
     /// the best one that takes the role.
-    fn choose(&self, old: &Member, members: &[Member], demand: Demand) -> Option<&'a Candidate> {
-        let is_used = |node: NodeId| members.iter().any(|member| member.node == node);
-        let free: Vec<&Candidate> = self.free.iter().copied().filter(|node| !is_used(node.id)).collect();
+    fn choose(
+        &self,
+        old: &Member,
+        members: &[Member],
+        used: &BTreeSet<NodeId>,
+        demand: Demand,
+    ) -> Option<&'a Candidate> {
+        let free: Vec<&Candidate> =
+            self.free.iter().copied().filter(|node| !used.contains(&node.id)).collect();
         let in_rack = |node: &Candidate| {
             let others = members.iter().filter(|member| !self.dead.contains(&member.node));
             others

@@ -21,14 +21,17 @@ pub struct Upkeep {
     pub lacking: Vec<PlaceError>,
 }
 
-/// The changes of etcd that the cluster in `view` needs, with these nodes as `dead`: replicas on dead and draining nodes are replaced, replicas that left and whose nodes are gone are forgotten, nodes that were drained for good are removed.
+/// The changes of etcd that the cluster in `view` needs, with these nodes as `dead`, in groups that have had a leader: replicas on dead and draining nodes are replaced, replicas that left and whose nodes are gone are forgotten, nodes that were drained for good are removed.
 pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     let gone: BTreeSet<NodeId> = dead.iter().chain(view.draining.keys()).copied().collect();
     let live: BTreeSet<NodeId> =
         view.live_nodes().map(|(id, _)| id).filter(|id| !gone.contains(id)).collect();
     let nodes: Vec<Candidate> = view.nodes.iter().map(|(id, node)| Candidate::new(*id, node)).collect();
+    // A group that never had a leader begins with its first members only.
+    let has_begun = |group: &GroupId| view.seen.contains_key(group);
+    let plans = view.want.iter().filter(|(group, _)| has_begun(group));
     let plans: BTreeMap<GroupId, GroupPlan> =
-        view.want.iter().map(|(group, want)| (*group, want.plan.clone())).collect();
+        plans.map(|(group, want)| (*group, want.plan.clone())).collect();
     let Replacements { changed, lacking } = replace(&plans, &nodes, &gone, &live);
     let mut upkeep = Upkeep { lacking, ..Upkeep::default() };
     for (group, Want { plan, .. }) in &view.want {

@@ -30,7 +30,7 @@ pub struct Member {
 
 /// The members that a group is to have: K backups and K + 1 witnesses, each on a node of its own.
 ///
-/// The group's own log is the truth about the members that it has: it follows a changed plan by changes of one member after the other, replacement before removal.
+/// The group's own log is the truth about the members that it has: it follows a changed plan by a change of its members in which new ones are brought up before old ones go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupPlan {
     /// In ascending order of their numbers.

@@ -330,7 +330,8 @@ impl Replica {
             MessageType::MsgHeartbeat if message.commit > self.node.raft.raft_log.last_index() => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 let is_handed_over = message.context == HANDED_OVER;
-                if !self.promise.allows_vote(now, is_handed_over) {
+                // A replica that knows no members yet has no vote: its leader has not brought it up.
+                if self.members.since() == Index(0) || !self.promise.allows_vote(now, is_handed_over) {
                     return;
                 }
                 let own = (self.node.raft.raft_log.last_term(), self.node.raft.raft_log.last_index());

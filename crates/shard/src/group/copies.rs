@@ -28,8 +28,8 @@ impl Group {
 
     /// True if another replica has applied a change of the group's members that leaves this one out, and that is not earlier than the last one that this one has applied: for good, since no later replica gets its number. Asks `others` one after the other.
     ///
-    /// False as well where nobody answers. A replica that joins and knows no members asks in vain while a plan has it: a member that lags behind has not heard of it.
-    pub async fn has_left(&self, others: &[ReplicaId]) -> bool {
+    /// Returns the index of that change, `None` also where nobody answers: the answer counts as long as the replica has applied no later one. A replica that joins and knows no members is not to ask while a plan has it: a member that lags behind has not heard of it.
+    pub async fn left_out_at(&self, others: &[ReplicaId]) -> Option<Index> {
         let own = self.place.replica;
         for other in others.iter().filter(|other| **other != own) {
             let since = self.with_replica(|replica| replica.members().since());
@@ -37,10 +37,10 @@ impl Group {
                 && base.state.since >= since.max(Index(1))
                 && base.state.members.member(own).is_none()
             {
-                return true;
+                return Some(base.state.since);
             }
         }
-        false
+        None
     }
 
     /// The answer to another replica's request.
