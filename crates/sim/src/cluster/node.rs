@@ -289,7 +289,8 @@ impl Node {
         let node = VirtualDriver::new(0);
         let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
         let emu = Emu::from_media(self.media.clone(), "emu:node", Latency::NONE, driver);
-        let stored = block_on(&*node, open(emu, &self.process)).map(|(.., stored)| stored).unwrap_or_default();
+        let stored =
+            block_on(&*node, open(emu, &self.process)).map(|(.., stored)| stored).unwrap_or_default();
         node.drop_all_tasks();
         stored
     }
