@@ -38,8 +38,8 @@ pub enum Event {
     Tick,
     /// A message came.
     Message(Box<Message>),
-    /// A client wants a command to be carried out.
-    Propose(ProposalId, Command),
+    /// Clients want commands to be carried out, in this order. Each replica gets their entries in one message: their bytes together are to stay far below the longest message.
+    Propose(Vec<(ProposalId, Command)>),
     /// A client wants to read.
     Read(ReadId),
     /// Everything up to this [`Action::Persist`] is durable.

@@ -142,6 +142,8 @@ impl Replica {
             max_size_per_msg: MAX_MESSAGE_BYTES,
             max_inflight_msgs: MAX_IN_FLIGHT,
             pre_vote: true,
+            // The entries of one event go in one message.
+            batch_append: true,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -267,7 +269,11 @@ impl Replica {
         match event {
             Event::Tick => {}
             Event::Message(message) => self.receive(now, message, &mut actions),
-            Event::Propose(proposal, command) => self.propose(proposal, command, &mut actions),
+            Event::Propose(commands) => {
+                for (proposal, command) in commands {
+                    self.propose(proposal, command, &mut actions);
+                }
+            }
             Event::Read(read) => self.read(now, read, &mut actions),
             Event::Persisted(number) => self.persisted(now, number, &mut actions),
             Event::Applied(index) => self.apply_to(index),

@@ -461,7 +461,7 @@ impl Group {
             self.proposals += 1;
             let deletes = self.below(8) == 0;
             let command = Parts::command(key, self.proposals, deletes);
-            self.step(node, Event::Propose(ProposalId(self.proposals), command));
+            self.step(node, Event::Propose(vec![(ProposalId(self.proposals), command)]));
         } else {
             self.reads += 1;
             let known = self.known.get(&key).copied().unwrap_or_default();

@@ -77,6 +77,11 @@ impl LogQueue {
         self.retired = Some((base, self.last));
     }
 
+    /// True if no entries and no vote wait to be written.
+    pub(super) fn has_no_writes(&self) -> bool {
+        self.writes.is_empty()
+    }
+
     /// True if a record that retires others is among those that wait.
     pub(super) fn is_to_retire(&self) -> bool {
         self.retired.is_some()

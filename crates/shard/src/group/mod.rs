@@ -13,6 +13,7 @@ mod clients;
 mod copies;
 mod install;
 mod log_queue;
+mod proposals;
 mod requests;
 mod table_queue;
 mod table_work;
@@ -33,6 +34,7 @@ use units::{Bytes, Driver, Instant, Spawned, sleep_until, spawn};
 
 use self::clients::{Clients, Outcome, Reading};
 use self::log_queue::{LogQueue, Request};
+use self::proposals::{Proposals, Waiting};
 use self::requests::Requests;
 use self::table_queue::TableWork;
 use crate::batch::Batch;
@@ -159,6 +161,8 @@ struct Drive {
 struct State {
     replica: Replica,
     log: LogQueue,
+    /// Clients' commands that wait while entries wait for the record that is being written.
+    proposals: Proposals,
     tables: VecDeque<TableWork>,
     clients: Clients,
     /// The time until which the task "group clock" sleeps.
@@ -228,6 +232,7 @@ impl Group {
         let state = State {
             replica,
             log: LogQueue::default(),
+            proposals: Proposals::default(),
             tables: VecDeque::new(),
             clients: Clients::default(),
             sleeps_until: now,
@@ -429,12 +434,16 @@ impl Group {
                 Err(Refused::NotLeader(leader))
             } else if bytes > MAX_COMMAND {
                 Err(Refused::TooLong(bytes))
-            } else if leads && (state.lacks_room || state.replica.log_bytes() >= self.most_log_bytes(batch)) {
+            } else if leads
+                && (state.lacks_room
+                    || state.replica.log_bytes() + state.proposals.bytes() >= self.most_log_bytes(batch))
+            {
                 state.refused_full += 1;
                 Err(Refused::Full)
             } else {
                 let (id, ended) = state.clients.begin_command();
-                self.step(&mut state, Event::Propose(id, command));
+                state.proposals.add(bytes.0, Waiting { id, command, term });
+                self.propose_waiting(&mut state);
                 Ok(ended)
             }
         };
@@ -445,6 +454,27 @@ impl Group {
                 Ok(Outcome::Unknown) => Err(Refused::Unknown),
                 Err(Canceled) => Err(Refused::Ended),
             }
+        }
+    }
+
+    /// Proposes the commands that wait, unless entries wait already for the record that is being written and the commands are few: those that come meanwhile go together.
+    fn propose_waiting(&self, state: &mut State) {
+        while state.log.has_no_writes() || state.proposals.are_many() {
+            let waiting = state.proposals.take();
+            if waiting.is_empty() {
+                return;
+            }
+            let serves_in = state.replica.serves_in().map(|(term, _)| term);
+            let leader = state.replica.leader();
+            let mut commands = Vec::with_capacity(waiting.len());
+            for Waiting { id, command, term } in waiting {
+                if term.is_some() && term != serves_in {
+                    state.clients.end_command(id, Outcome::Refused(leader));
+                } else {
+                    commands.push((id, command));
+                }
+            }
+            self.step(state, Event::Propose(commands));
         }
     }
 
@@ -561,6 +591,7 @@ impl Group {
             state.ended.get_or_insert(why);
             state.clients.end();
             state.tables.clear();
+            state.proposals.clear();
         }
         self.requests.end();
         for signal in [&self.log_work, &self.table_work, &self.clock, &self.applied] {
@@ -685,6 +716,12 @@ impl Group {
     /// The record that the groups' log is to take next; `None` if there is nothing to write.
     fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
+        let next = self.next_of(&mut state);
+        self.propose_waiting(&mut state);
+        next
+    }
+
+    fn next_of(&self, state: &mut State) -> Option<Request> {
         if state.room == Room::Copying {
             if let Some(request) = state.log.take_retirement() {
                 return Some(request);
