@@ -11,7 +11,7 @@ use replica::NodeId;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::EtcdArgs;
+use super::etcd_args::EtcdArgs;
 use crate::context::Context;
 use crate::exit::Code;
 use crate::output;
