@@ -2,7 +2,6 @@
 
 See scripts/cluster-faults.sh. Each check has a cluster of its own, and names what is wrong; none ends the others."""
 
-import argparse
 import base64
 import json
 import os
@@ -16,7 +15,7 @@ import threading
 import time
 import urllib.request
 
-from processes import Cluster, Etcds, Process, free_ports
+from processes import Cluster, Etcds, Process, free_ports, run_checks
 
 
 class Redis:
@@ -373,20 +372,5 @@ CHECKS = [
 ]
 
 
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--furrow", required=True)
-    arguments.add_argument("checks", nargs="*", help="names of checks; all if none is given")
-    options = arguments.parse_args()
-    failed = 0
-    for check in CHECKS:
-        if options.checks and check.__name__ not in options.checks:
-            continue
-        failures = check(options.furrow)
-        failed += bool(failures)
-        print(f"{check.__name__}: {'; '.join(failures) or 'holds'}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(CHECKS))

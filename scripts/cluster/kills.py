@@ -11,7 +11,7 @@ import redis as redis_library
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
-from processes import Cluster, Etcds
+from processes import Cluster, Etcds, report, stop, whole_cluster
 
 # The longest pause of a client, and the median of the longest pauses around each kill, in seconds.
 LONGEST_PAUSE = 3.0
@@ -114,21 +114,14 @@ def main():
     etcds = Etcds(options.work)
     cluster = Cluster(options.furrow, options.work, etcds)
     failed = []
-    try:
-        etcds.start()
-        cluster.start()
-        cluster.create()
-        cluster.wait_until_whole()
+    with whole_cluster(cluster, etcds, failed=failed):
         clients = [Client(number, cluster.ports) for number in range(CLIENTS)]
         for client in clients:
             client.start()
         begun = time.monotonic()
         time.sleep(2)
         pauses = kill_in_turn(cluster, etcds, clients, options.kills)
-        for client in clients:
-            client.stopping.set()
-        for client in clients:
-            client.join(30)
+        stop(clients, 30)
         seconds = time.monotonic() - begun
         lost = compare(cluster.ports, clients)
         acknowledged = sum(len(client.acknowledged) for client in clients)
@@ -149,18 +142,7 @@ def main():
             failed.append(f"{len(lost)} acknowledged records are lost, {result['wrong_reads']} reads were wrong")
         if max(longest) > LONGEST_PAUSE or statistics.median(longest) > MEDIAN_PAUSE:
             failed.append(f"pauses above {LONGEST_PAUSE} s, or a median above {MEDIAN_PAUSE} s")
-    except BaseException:
-        for process in cluster.nodes + etcds.members:
-            print(f"--- {process.name}\n{process.tail()}", file=sys.stderr)
-        raise
-    finally:
-        codes = cluster.end()
-        etcds.end()
-    if any(codes):
-        failed.append(f"servers ended with {codes}")
-    for failure in failed:
-        print(f"furrow: {failure}", file=sys.stderr)
-    return 1 if failed else 0
+    return report(failed)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import threading
 import time
 
 from kills import connect
-from processes import Cluster, Etcds
+from processes import Cluster, Etcds, report, stop, whole_cluster
 
 CLIENTS = 6
 BETWEEN_KILLS = 3.0
@@ -58,11 +58,7 @@ def main():
     etcds = Etcds(options.work)
     cluster = Cluster(options.furrow, options.work, etcds)
     failed = []
-    try:
-        etcds.start()
-        cluster.start()
-        cluster.create()
-        cluster.wait_until_whole()
+    with whole_cluster(cluster, etcds, failed=failed):
         counters = [Counter(number, cluster.ports) for number in range(CLIENTS)]
         for counter in counters:
             counter.start()
@@ -76,10 +72,7 @@ def main():
             time.sleep(BETWEEN_KILLS)
             victim.start()
             cluster.wait_until_whole()
-        for counter in counters:
-            counter.stopping.set()
-        for counter in counters:
-            counter.join(60)
+        stop(counters, 60)
         redis = connect(cluster.ports)
         counts = [int(redis.get(counter.key)) for counter in counters]
         result = {
@@ -93,18 +86,7 @@ def main():
         print(json.dumps(result, indent=2))
         if counts != [counter.answered for counter in counters] or result["wrong_answers"]:
             failed.append(f"{result['commands']} commands counted {result['counted']}, {result['wrong_answers']} answers were wrong")
-    except BaseException:
-        for process in cluster.nodes + etcds.members:
-            print(f"--- {process.name}\n{process.tail()}", file=sys.stderr)
-        raise
-    finally:
-        codes = cluster.end()
-        etcds.end()
-    if any(codes):
-        failed.append(f"servers ended with {codes}")
-    for failure in failed:
-        print(f"furrow: {failure}", file=sys.stderr)
-    return 1 if failed else 0
+    return report(failed)
 
 
 if __name__ == "__main__":

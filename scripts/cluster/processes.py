@@ -1,11 +1,14 @@
 """The processes of a cluster on this machine: etcd, and servers. Each is killed by its own process id only."""
 
+import argparse
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 
@@ -18,6 +21,59 @@ def free_ports(count):
     for one in sockets:
         one.close()
     return ports
+
+
+def run_checks(checks):
+    """Runs the checks that the arguments name, all if they name none. Each gets the program, and gives what does not hold. Gives the exit code."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--furrow", required=True)
+    arguments.add_argument("checks", nargs="*", help="names of checks; all if none is given")
+    options = arguments.parse_args()
+    failed = 0
+    for check in checks:
+        if options.checks and check.__name__ not in options.checks:
+            continue
+        failures = check(options.furrow)
+        failed += bool(failures)
+        print(f"{check.__name__}: {'; '.join(failures) or 'holds'}", flush=True)
+    return 1 if failed else 0
+
+
+@contextlib.contextmanager
+def whole_cluster(cluster, etcds, first=None, failed=None):
+    """Starts etcd and the first servers, all if no number is given, and makes a cluster of them; ends all of them. Of an error it prints the ends of their logs. Exit codes of servers other than 0 go to `failed`, where that is given."""
+    try:
+        etcds.start()
+        for node in cluster.nodes[:first]:
+            node.start()
+        cluster.create()
+        cluster.wait_until_whole()
+        yield
+    except BaseException:
+        for process in cluster.nodes + etcds.members:
+            if process.child is not None:
+                print(f"--- {process.name}\n{process.tail()}", file=sys.stderr)
+        raise
+    finally:
+        codes = cluster.end()
+        etcds.end()
+        if failed is not None and any(codes):
+            failed.append(f"servers ended with {codes}")
+
+
+def stop(threads, seconds):
+    """Ends threads that look at `stopping`."""
+    for thread in threads:
+        thread.stopping.set()
+    for thread in threads:
+        thread.join(seconds)
+
+
+def report(failed):
+    """Prints what failed. Gives the exit code."""
+    for failure in failed:
+        print(f"furrow: {failure}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 class Process:

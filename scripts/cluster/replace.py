@@ -6,7 +6,7 @@ import sys
 import time
 
 from kills import Client, compare
-from processes import Cluster, Etcds
+from processes import Cluster, Etcds, report, stop, whole_cluster
 
 CLIENTS = 3
 NODES = 5
@@ -111,28 +111,21 @@ def main():
         options.furrow, options.work, etcds, nodes=NODES, copies=1, arguments=["--replace-after", REPLACE_AFTER]
     )
     operator = Operator(cluster)
-    try:
-        etcds.start()
-        for node in cluster.nodes[:-1]:
-            node.start()
-        cluster.create()
-        cluster.wait_until_whole()
+    failed = []
+    with whole_cluster(cluster, etcds, first=NODES - 1):
         clients = [Client(number, cluster.ports) for number in range(CLIENTS)]
         for client in clients:
             client.start()
         time.sleep(2)
         steps(cluster, operator)
-        for client in clients:
-            client.stopping.set()
-        for client in clients:
-            client.join(30)
+        stop(clients, 30)
         live = [port for node, port in zip(cluster.nodes, cluster.ports) if node.runs()]
         lost = compare(live, clients)
         # Everything lies on the drives of the nodes that are left.
-        running = [node for node in cluster.nodes if node.runs()]
-        for node in running:
+        servers = [node for node in cluster.nodes if node.runs()]
+        for node in servers:
             node.kill()
-        for node in running:
+        for node in servers:
             node.start()
         operator.wait("all nodes restart", lambda: cluster.status()[0] == 0)
         lost += compare(live, clients)
@@ -144,19 +137,9 @@ def main():
             "seconds": operator.seconds,
         }
         print(json.dumps(result, indent=2))
-    except BaseException:
-        print(cluster.ask("status")[1], cluster.ask("dump")[1], file=sys.stderr)
-        for process in cluster.nodes + etcds.members:
-            if process.child is not None:
-                print(f"--- {process.name}\n{process.tail()}", file=sys.stderr)
-        raise
-    finally:
-        cluster.end()
-        etcds.end()
-    if lost or result["wrong_reads"]:
-        print(f"furrow: {len(lost)} acknowledged records are lost, {result['wrong_reads']} reads were wrong", file=sys.stderr)
-        return 1
-    return 0
+        if lost or result["wrong_reads"]:
+            failed.append(f"{len(lost)} acknowledged records are lost, {result['wrong_reads']} reads were wrong")
+    return report(failed)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 Each check has a cluster of its own, and names what is wrong."""
 
-import argparse
 import os
 import signal
 import sys
@@ -10,6 +9,7 @@ import threading
 import time
 
 from faults import Redis, Running, is_answer, try_ask
+from processes import run_checks
 
 # The age up to which backups answer (furrow serve --stale-limit), in seconds.
 STALE_LIMIT = 1.0
@@ -199,20 +199,5 @@ def follower_full(furrow):
 CHECKS = [readonly_reads, follower_full, majority_lost, ends_hand_over, leads_return]
 
 
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--furrow", required=True)
-    arguments.add_argument("checks", nargs="*", help="names of checks; all if none is given")
-    options = arguments.parse_args()
-    failed = 0
-    for check in CHECKS:
-        if options.checks and check.__name__ not in options.checks:
-            continue
-        failures = check(options.furrow)
-        failed += bool(failures)
-        print(f"{check.__name__}: {'; '.join(failures) or 'holds'}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(CHECKS))

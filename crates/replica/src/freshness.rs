@@ -1,4 +1,4 @@
-//! How far the tables of a backup are behind the group's leader.
+//! The time by which the tables of a backup are behind the group's leader.
 
 use std::collections::VecDeque;
 use std::time::Duration;

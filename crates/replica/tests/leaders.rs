@@ -45,7 +45,7 @@ impl Group {
             cut_off: Vec::new(),
             sent: VecDeque::new(),
         };
-        // Whoever is cut off meanwhile is not elected.
+        // A replica that is cut off meanwhile is not elected.
         group.cut_off = vec![if leader == 0 { 2 } else { 0 }];
         group.run(4 * T);
         group.cut_off.clear();

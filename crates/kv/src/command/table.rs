@@ -12,7 +12,7 @@ pub struct Command {
     pub(super) run: Run,
 }
 
-/// How a command is executed.
+/// The way to execute a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Run {
     /// By this function.

@@ -1,4 +1,4 @@
-//! What a store keeps of an id: the number and the answer of its last command.
+//! The record of an id of FURROW.ONCE in a store: the number and the answer of the id's last command.
 //!
 //! | offset | size | field |
 //! |---|---|---|

@@ -2,12 +2,16 @@
 
 use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2};
 
+use super::Replica;
 use crate::entry::Body;
-use crate::{Configuration, ReplicaId, Role};
+use crate::event::Action;
+use crate::{
+    ChangeRefused, Configuration, Index, RemovalRefused, ReplicaId, Role, check_change, check_removal,
+};
 
 /// The next step of a change.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     /// The group has the members.
     Done,
     /// The entry that begins the change to these members, with those who join as learners.
@@ -20,7 +24,7 @@ pub(super) enum Step {
 }
 
 /// The next step from `current`, in which no change is under way, to the voters of `wanted`.
-pub(super) fn next(current: &Configuration, wanted: &Configuration) -> Step {
+fn next(current: &Configuration, wanted: &Configuration) -> Step {
     if current == wanted {
         return Step::Done;
     }
@@ -33,7 +37,7 @@ pub(super) fn next(current: &Configuration, wanted: &Configuration) -> Step {
 }
 
 /// Raft's change from `current` to `target`, during which both decide.
-pub(super) fn begin(current: &Configuration, target: Configuration) -> ConfChangeV2 {
+fn begin(current: &Configuration, target: Configuration) -> ConfChangeV2 {
     let votes = target.voters().filter(|(id, _)| current.role(*id).is_none());
     let learns = target.learners().filter(|(id, _)| current.member(*id).is_none());
     let all = current.voters().chain(current.learners());
@@ -56,8 +60,72 @@ pub(super) fn begin(current: &Configuration, target: Configuration) -> ConfChang
 }
 
 /// Raft's end of the change under way.
-pub(super) fn end() -> ConfChangeV2 {
+fn end() -> ConfChangeV2 {
     ConfChangeV2::default()
+}
+
+impl Replica {
+    /// The group is to have the voters of `target`.
+    pub(super) fn want(&mut self, target: Configuration, actions: &mut Vec<Action>) {
+        let serves = self.serves();
+        let refused = match self.leadership.as_mut().filter(|_| serves) {
+            None => Some(ChangeRefused::NotLeading),
+            Some(leads) => {
+                let checked = check_change(&self.settings, self.id, self.members.current(), &target);
+                checked.map(|()| leads.wanted = Some(target)).err()
+            }
+        };
+        actions.extend(refused.map(Action::RefuseChange));
+    }
+
+    /// Takes the next step from the group's members to those that it is to have, once the one before is applied.
+    pub(super) fn change_to_wanted(&mut self, actions: &mut Vec<Action>) {
+        let current = self.members.current();
+        if self.node.raft.has_pending_conf() {
+            return;
+        }
+        if current.is_joint() {
+            return self.propose_change(end());
+        }
+        let is_whole = self.is_whole_copy();
+        let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
+        let Some(wanted) = leads.wanted.clone() else { return };
+        // A replica that joined since the change was asked for may have another role.
+        if let Err(why) = check_change(&self.settings, self.id, current, &wanted) {
+            leads.wanted = None;
+            actions.push(Action::RefuseChange(why));
+            return;
+        }
+        let joining = match next(current, &wanted) {
+            Step::Done => {
+                leads.wanted = None;
+                return;
+            }
+            Step::BringUp(target) => return self.propose_change(begin(current, target)),
+            Step::LetVote { joining } => joining,
+        };
+        let progress = self.node.raft.prs();
+        let has = |id: ReplicaId, index: Index| progress.get(id.0).is_some_and(|of| of.matched >= index.0);
+        if !joining.into_iter().all(|id| has(id, self.committed)) {
+            return;
+        }
+        let stable = self.stable.get();
+        let holds_all = |id| if id == self.id { is_whole } else { wanted.is_backup(id) && has(id, stable) };
+        match check_removal(&self.settings, &wanted, holds_all) {
+            Ok(()) => self.propose_change(begin(current, wanted)),
+            // Copies come with time.
+            Err(RemovalRefused::TooFewCopies { .. }) => {}
+            Err(why @ RemovalRefused::LastBackup) => {
+                leads.wanted = None;
+                actions.push(Action::RefuseChange(why.into()));
+            }
+        }
+    }
+
+    /// Raft takes each entry of a leader, but while it hands over.
+    fn propose_change(&mut self, change: ConfChangeV2) {
+        self.node.propose_conf_change(Vec::new(), change).ok();
+    }
 }
 
 #[cfg(test)]

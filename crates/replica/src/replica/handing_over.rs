@@ -1,4 +1,4 @@
-//! How a leader hands leadership over.
+//! A leader that hands leadership over: when it may, and to which replica.
 
 use std::time::Duration;
 

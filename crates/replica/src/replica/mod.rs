@@ -10,7 +10,7 @@ mod writes;
 
 use std::time::Duration;
 
-use raft::eraftpb::{ConfChangeV2, Entry, HardState, MessageType};
+use raft::eraftpb::{Entry, HardState, MessageType};
 use raft::{Config, INVALID_ID, RawNode, StateRole};
 use units::{Instant, SplitMix64};
 
@@ -22,9 +22,8 @@ use crate::entry::{Body, Command, concerns_members, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
 use crate::{
-    Candidacy, ChangeRefused, Configuration, Freshness, Index, Inquiry, Membership, Office, OfficeEntry,
-    Offices, RemovalRefused, ReplicaCounts, ReplicaId, Role, Settings, StableIndex, Term, VotePromise,
-    check_change, check_removal,
+    Candidacy, Freshness, Index, Inquiry, Membership, Office, OfficeEntry, Offices, ReplicaCounts, ReplicaId,
+    Role, Settings, StableIndex, Term, VotePromise,
 };
 
 /// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
@@ -715,68 +714,6 @@ impl Replica {
         if (!self.may_serve() || is_asked) && self.node.raft.commit_to_current_term() {
             self.hand_over(now);
         }
-    }
-
-    /// The group is to have the voters of `target`.
-    fn want(&mut self, target: Configuration, actions: &mut Vec<Action>) {
-        let serves = self.serves();
-        let refused = match self.leadership.as_mut().filter(|_| serves) {
-            None => Some(ChangeRefused::NotLeading),
-            Some(leads) => {
-                let checked = check_change(&self.settings, self.id, self.members.current(), &target);
-                checked.map(|()| leads.wanted = Some(target)).err()
-            }
-        };
-        actions.extend(refused.map(Action::RefuseChange));
-    }
-
-    /// Takes the next step from the group's members to those that it is to have, once the one before is applied.
-    fn change_to_wanted(&mut self, actions: &mut Vec<Action>) {
-        let current = self.members.current();
-        if self.node.raft.has_pending_conf() {
-            return;
-        }
-        if current.is_joint() {
-            return self.propose_change(change::end());
-        }
-        let is_whole = self.is_whole_copy();
-        let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
-        let Some(wanted) = leads.wanted.clone() else { return };
-        // A replica that joined since the change was asked for may have another role.
-        if let Err(why) = check_change(&self.settings, self.id, current, &wanted) {
-            leads.wanted = None;
-            actions.push(Action::RefuseChange(why));
-            return;
-        }
-        let joining = match change::next(current, &wanted) {
-            change::Step::Done => {
-                leads.wanted = None;
-                return;
-            }
-            change::Step::BringUp(target) => return self.propose_change(change::begin(current, target)),
-            change::Step::LetVote { joining } => joining,
-        };
-        let progress = self.node.raft.prs();
-        let has = |id: ReplicaId, index: Index| progress.get(id.0).is_some_and(|of| of.matched >= index.0);
-        if !joining.into_iter().all(|id| has(id, self.committed)) {
-            return;
-        }
-        let stable = self.stable.get();
-        let holds_all = |id| if id == self.id { is_whole } else { wanted.is_backup(id) && has(id, stable) };
-        match check_removal(&self.settings, &wanted, holds_all) {
-            Ok(()) => self.propose_change(change::begin(current, wanted)),
-            // Copies come with time.
-            Err(RemovalRefused::TooFewCopies { .. }) => {}
-            Err(why @ RemovalRefused::LastBackup) => {
-                leads.wanted = None;
-                actions.push(Action::RefuseChange(why.into()));
-            }
-        }
-    }
-
-    /// Raft takes each entry of a leader, but while it hands over.
-    fn propose_change(&mut self, change: ConfChangeV2) {
-        self.node.propose_conf_change(Vec::new(), change).ok();
     }
 
     fn drop_values(&mut self, actions: &mut Vec<Action>) {

@@ -300,7 +300,7 @@ impl Group {
     }
 
     /// Tells the replica if its drive has come to near full, or has room again. Reads the drive's free bytes twice a heartbeat at most.
-    fn look_at_room(&self) {
+    fn update_room(&self) {
         let changed = {
             let mut drive = self.drive.lock();
             let Some(Drive { fs, reserve, lacks_room, looked_at }) = &mut *drive else { return };
@@ -676,7 +676,7 @@ impl Group {
             } else {
                 within(driver, due, self.clock.changed_since(version)).await;
             }
-            self.look_at_room();
+            self.update_room();
             self.make_room();
         }
     }

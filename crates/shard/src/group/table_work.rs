@@ -60,7 +60,7 @@ impl Group {
         };
         let entries = entries.iter().map(entry).collect::<Result<Vec<Entry>>>()?;
         self.parts.tables.apply(&entries)?;
-        self.look_at_room();
+        self.update_room();
         if let Some((last, ..)) = entries.last() {
             self.handle(Event::Applied(*last));
         }

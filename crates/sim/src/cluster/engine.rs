@@ -13,7 +13,7 @@ use units::sync::Event;
 use super::objects::{Done, Kind, Object, PARTS};
 use crate::linear::Value;
 
-/// What a client asks.
+/// A client's request for an object: to set it, to read it, or to add one to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     /// Set parts; `None` leaves a part as it is. With milliseconds after which the keys expire.

@@ -47,7 +47,7 @@ impl Object {
     }
 }
 
-/// What an operation did to the parts of an object.
+/// The effect of an operation on the parts of an object, or the parts that the operation read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Done {
     /// Sets parts; `None` leaves a part as it is.
@@ -142,7 +142,7 @@ mod tests {
         prop_oneof![1 => Just(None), 3 => (1..4_u64).prop_map(Some)]
     }
 
-    /// What each of three threads asks, and the answer it would get from an object that is changed at the time of the answer.
+    /// The operations of three threads, each with the answer of an object that the operation changes when it is answered.
     fn histories() -> impl Strategy<Value = Vec<Vec<Asked>>> {
         let part = || prop_oneof![1 => Just(None), 2 => value().prop_map(Some)];
         let asked = prop_oneof![

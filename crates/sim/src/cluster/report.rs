@@ -67,7 +67,7 @@ impl AddAssign for ClusterCounts {
 pub struct ClusterReport {
     /// Runs.
     pub runs: u64,
-    /// What happened in all runs together.
+    /// The numbers of faults and events, all runs together.
     #[serde(flatten)]
     pub counts: ClusterCounts,
     /// Operations of the run with the fewest.

@@ -446,8 +446,7 @@ impl World {
         let Some(called) = of.under_way.take() else { return };
         match answer {
             Ok(done) => {
-                let told = Rng::at(self.answers, &told(done)).draw();
-                self.answers = told;
+                self.answers = Rng::at(self.answers, &answer_numbers(done)).draw();
                 self.clients.answered(called, done);
             }
             Err(Unanswered::Garbled) => {
@@ -520,8 +519,8 @@ fn asks_for_vote(message: &PeerMessage) -> bool {
     matches!(message.raft.msg_type, MessageType::MsgRequestPreVote | MessageType::MsgRequestVote)
 }
 
-/// The numbers that a client was told.
-fn told(done: super::objects::Done) -> [u64; 2] {
+/// The answer of an operation, as numbers of a digest.
+fn answer_numbers(done: super::objects::Done) -> [u64; 2] {
     use super::objects::Done;
     match done {
         Done::Set(parts) | Done::Saw(parts) => parts.map(|part| part.flatten().unwrap_or_default()),

@@ -14,7 +14,7 @@ const STEPS: usize = 90;
 /// The entries of a group's log.
 const ENTRIES: u64 = 220;
 const KEYS: u64 = 24;
-/// So many of the keys are ids for commands that run once.
+/// The number of keys that are ids for commands that run once.
 const IDS: u64 = 4;
 /// The records of a part of another replica's tables.
 const ROWS_OF_A_PART: usize = 6;
