@@ -443,7 +443,7 @@ impl Group {
             } else {
                 let (id, ended) = state.clients.begin_command();
                 state.proposals.add(bytes.0, Waiting { id, command, term });
-                self.propose_waiting(&mut state);
+                self.propose_waiting(&mut state, false);
                 Ok(ended)
             }
         };
@@ -457,9 +457,9 @@ impl Group {
         }
     }
 
-    /// Proposes the commands that wait, unless entries wait already for the record that is being written and the commands are few: those that come meanwhile go together.
-    fn propose_waiting(&self, state: &mut State) {
-        while state.log.has_no_writes() || state.proposals.are_many() {
+    /// Proposes the commands that wait, unless entries wait already for the record that is being written and the commands are few: those that come meanwhile go together. `at_once`: in any case.
+    fn propose_waiting(&self, state: &mut State, at_once: bool) {
+        while at_once || state.log.has_no_writes() || state.proposals.are_many() {
             let waiting = state.proposals.take();
             if waiting.is_empty() {
                 return;
@@ -673,6 +673,8 @@ impl Group {
             };
             if driver.now() >= due {
                 self.handle(Event::Tick);
+                // A drive may never answer, and another replica lead by now: no command waits for it longer than for a tick.
+                self.propose_waiting(&mut self.state.lock(), true);
             } else {
                 within(driver, due, self.clock.changed_since(version)).await;
             }
@@ -717,7 +719,7 @@ impl Group {
     fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
         let next = self.next_of(&mut state);
-        self.propose_waiting(&mut state);
+        self.propose_waiting(&mut state, false);
         next
     }
 
