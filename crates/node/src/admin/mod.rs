@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// The looks without a new node after which the groups are placed.
 const SETTLED_LOOKS: u32 = 10;
+/// The looks for the first leaders of groups that were placed.
+const LEADER_LOOKS: u32 = 50;
 
 /// The cluster that is to be created.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ pub struct GroupStatus {
     pub leader: Option<ReplicaId>,
     /// The replicas that the group is to have.
     pub replicas: Vec<ReplicaStatus>,
-    /// True if the group's log has these replicas, and no others.
+    /// False if the group's log has other replicas than these: the group changes its members.
     pub is_settled: bool,
 }
 
@@ -87,7 +89,7 @@ impl GroupStatus {
     }
 }
 
-/// Creates a cluster: writes it to etcd, waits until enough nodes have joined, and gives each group its replicas. A call that was interrupted can be repeated.
+/// Creates a cluster: writes it to etcd, waits until enough nodes have joined, gives each group its replicas, and waits ten seconds at most for their first leaders. A call that was interrupted can be repeated.
 ///
 /// # Errors
 /// A cluster of that name with other numbers; too few nodes in time; errors of etcd.
@@ -110,8 +112,23 @@ pub fn create(etcd: &EtcdSettings, new: &NewCluster, random: impl Fn() -> u64) -
             }
         };
         let placed = tokio::time::timeout(new.wait, placing).await;
-        placed.unwrap_or_else(|_| Err(lacks.unwrap_or_else(|| Error::Setting("nodes join and leave".into()))))
+        let placed = placed.unwrap_or_else(|_| {
+            Err(lacks.unwrap_or_else(|| Error::Setting("nodes join and leave".into())))
+        })?;
+        first_leaders(&etcd, placed).await
     })
+}
+
+/// The groups once each has a leader, or after a while.
+async fn first_leaders(etcd: &Etcd, mut groups: Vec<GroupStatus>) -> Result<Vec<GroupStatus>> {
+    for _ in 0..LEADER_LOOKS {
+        if groups.iter().all(|group| group.leader.is_some()) {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+        groups = status_of(&etcd.load().await?);
+    }
+    Ok(groups)
 }
 
 /// True for too few nodes, and for an etcd that does not answer yet.
@@ -207,7 +224,7 @@ fn status_of(view: &ClusterView) -> Vec<GroupStatus> {
             slots: (range.first.number(), range.last.number()),
             leader: seen.and_then(|seen| seen.leader),
             replicas: replicas.collect(),
-            is_settled: seen.map(|seen| &seen.configuration) == wanted.as_ref(),
+            is_settled: seen.is_none_or(|seen| Some(&seen.configuration) == wanted.as_ref()),
         }
     };
     view.slots.ranges().iter().map(group).collect()
