@@ -51,8 +51,9 @@ impl Report {
             json!({ "passed": found.passed, "failed": failures, "seconds": took, "events": found.events });
         fs::write(to, format!("{all}\n")).with_context(|| format!("cannot write {}", to.display()))?;
         println!("guest: {} passed, {} failed, {took} s; {}", found.passed, failures.len(), to.display());
-        for name in failures {
-            println!("guest: FAILED {name}");
+        // The reasons once more: a reader of the last lines alone must see why a test failed.
+        for failure in failures {
+            println!("guest: FAILED {failure}");
         }
         Ok(failures.is_empty() && found.passed > 0)
     }
@@ -81,7 +82,7 @@ impl GroupReport<'_> {
             }
             Event::Test { name, millis, failure: Some(why) } => {
                 println!("{group:12} FAILED {:6.1} s  {name}: {why}", seconds(*millis));
-                found.failures.push(format!("{group}: {name}"));
+                found.failures.push(format!("{group}: {name}: {why}"));
                 true
             }
             Event::Note { text } => {
