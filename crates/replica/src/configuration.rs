@@ -75,6 +75,12 @@ impl Configuration {
         self.voters.contains_key(&replica)
     }
 
+    /// The highest number of a member, 0 where there are none.
+    pub fn last_replica(&self) -> ReplicaId {
+        let all = self.voters().chain(self.outgoing()).chain(self.learners());
+        all.map(|(id, _)| id).max().unwrap_or(ReplicaId(0))
+    }
+
     /// The role of a voter.
     pub fn role(&self, replica: ReplicaId) -> Option<Role> {
         self.voters.get(&replica).or_else(|| self.outgoing.get(&replica)).copied()

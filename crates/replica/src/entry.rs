@@ -2,26 +2,28 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: 1 an office taken, 2 a holder relieved, 3 a command with its value, 4 a command without, 5 members |
+//! | 0 | 1 | kind: 1 an office taken, 2 a holder relieved, 3 a command with its value, 4 a command without, 5 members, 6 a version |
 //! | 1 | 8, 8 | kinds 1 and 2: the holder, the term of its office; little-endian |
 //! | 1 | 4 | kinds 3 and 4: bytes of the record; little-endian |
 //! | 5 | | kinds 3 and 4: the record; kind 3: the value behind it |
 //!
 //! | 1 | 2, 2 | kind 5: number of voters, of learners; little-endian |
 //! | 5 | 9 each | kind 5: voters, then learners: number, little-endian; role: 1 backup, 2 witness |
+//! | 1 | 2 | kind 6: the version; little-endian |
 //!
 //! Raft's empty entry has no bytes. Members lie in the context of Raft's entry that changes its configuration; the entry that ends a change has none.
 
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeV2, Entry, EntryType};
 
-use crate::{Configuration, Office, OfficeEntry, ReplicaId, Role, Term};
+use crate::{Configuration, Office, OfficeEntry, ReplicaId, Role, Term, Version};
 
 const TAKEN: u8 = 1;
 const RELIEVED: u8 = 2;
 const WITH_VALUE: u8 = 3;
 const WITHOUT_VALUE: u8 = 4;
 const MEMBERS: u8 = 5;
+const VERSION: u8 = 6;
 
 const BACKUP: u8 = 1;
 const WITNESS: u8 = 2;
@@ -48,6 +50,8 @@ pub enum Body {
     Members(Configuration),
     /// The change of members ends.
     Settled,
+    /// The group is at this version from here on, or stays at a later one.
+    Version(Version),
 }
 
 impl Body {
@@ -74,6 +78,7 @@ impl Body {
         match self {
             Body::Empty | Body::Settled => Vec::new(),
             Body::Members(members) => [&[MEMBERS][..], &encode_members(members)].concat(),
+            Body::Version(version) => [&[VERSION][..], &version.0.to_le_bytes()].concat(),
             Body::Office(OfficeEntry::Taken(taken)) => office(TAKEN, taken),
             Body::Office(OfficeEntry::Relieved(relieved)) => office(RELIEVED, relieved),
             Body::Command(Command { record, value }) => {
@@ -101,6 +106,10 @@ impl Body {
         if *kind == MEMBERS {
             return decode_members(rest).map(Body::Members);
         }
+        if *kind == VERSION {
+            let version = u16::from_le_bytes(rest.try_into().ok()?);
+            return Some(Body::Version(Version(version)));
+        }
         let (len, rest) = rest.split_first_chunk()?;
         let (record, value) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
         let value = match *kind {
@@ -122,9 +131,18 @@ pub(crate) fn lacks_value(entry: &Entry) -> bool {
     entry.entry_type == EntryType::EntryNormal && entry.data.first() == Some(&WITHOUT_VALUE)
 }
 
-/// True if the entry is about offices or members.
-pub(crate) fn concerns_members(entry: &Entry) -> bool {
-    entry.entry_type != EntryType::EntryNormal || matches!(entry.data.first(), Some(&(TAKEN | RELIEVED)))
+/// True if the entry changes the group's state: offices, members or the version.
+pub(crate) fn changes_state(entry: &Entry) -> bool {
+    entry.entry_type != EntryType::EntryNormal
+        || matches!(entry.data.first(), Some(&(TAKEN | RELIEVED | VERSION)))
+}
+
+/// The version to which the entry raises the group.
+pub(crate) fn raises_to(entry: &Entry) -> Option<Version> {
+    if !changes_state(entry) {
+        return None;
+    }
+    if let Some(Body::Version(version)) = Body::of(entry) { Some(version) } else { None }
 }
 
 /// The change of Raft's configuration that the entry holds.
@@ -187,6 +205,7 @@ mod tests {
             Body::Empty,
             Body::Office(OfficeEntry::Taken(office)),
             Body::Office(OfficeEntry::Relieved(office)),
+            Body::Version(Version(0x0102)),
             command(Some(b"value".to_vec())),
             command(Some(Vec::new())),
             command(None),
@@ -203,7 +222,7 @@ mod tests {
             assert_eq!(Body::decode(&bytes), Some(body.clone()), "{bytes:?}");
             let entry = Entry { data: bytes.clone().into(), ..Entry::default() };
             assert_eq!(lacks_value(&entry), !body.has_value(), "{body:?}");
-            assert_eq!(concerns_members(&entry), matches!(body, Body::Office(_)), "{body:?}");
+            assert_eq!(changes_state(&entry), matches!(body, Body::Office(_) | Body::Version(_)), "{body:?}");
             for len in 1..bytes.len() {
                 assert_ne!(Body::decode(&bytes[..len]), Some(body.clone()), "{len} of {bytes:?}");
             }
@@ -214,7 +233,9 @@ mod tests {
         let both = [&[MEMBERS, 1, 0, 1, 0][..], &member(7), &member(7)].concat();
         for bad in [
             &[0][..],
-            &[6, 0, 0, 0, 0],
+            &[7, 0, 0, 0, 0],
+            &[6, 0],
+            &[6, 0, 0, 0],
             &[5, 1, 0, 0, 0],
             &twice,
             &second_first,

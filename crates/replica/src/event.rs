@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState};
 use units::Instant;
 
 use crate::entry::Command;
-use crate::{Base, ChangeRefused, Configuration, Index, Inquiry, ReplicaId, Term};
+use crate::{Base, ChangeRefused, Configuration, Index, Inquiry, ReplicaId, Term, TooOld, Version};
 
 /// The number of a client's command, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,6 +29,8 @@ pub struct Message {
     pub inquiry: Option<Inquiry>,
     /// An acknowledgement of a heartbeat: the drive of the replica nears full.
     pub lacks_room: bool,
+    /// A heartbeat: the group's version. Its acknowledgement: the newest version that the sender's program speaks.
+    pub version: Option<Version>,
 }
 
 /// An event that a replica takes.
@@ -63,6 +65,8 @@ pub enum Event {
     },
     /// The group is to have these voters. Those that it has keep their roles; the leader is among them. Said again after each change of the leader until the members are these.
     Change(Configuration),
+    /// The group is to be at this version at least, once each member speaks it. Said again after each change of the leader.
+    Raise(Version),
     /// The tables, to which everything up to `upto` was applied, hold the value of each record, durably: what the leader of this term pulls has come.
     Whole {
         /// The leader's term.
@@ -109,6 +113,8 @@ pub enum Action {
     RefuseRead(ReadId, Option<ReplicaId>),
     /// The group's members stay, at the leader's word.
     RefuseChange(ChangeRefused),
+    /// The group is at a version that this program does not speak, or is to be raised to one. The replica has taken nothing of that version, and is to end.
+    End(TooOld),
     /// The values of entries up to this index that are there now, and of records that these wrote, are needed no more, also on the drive. Done, or given up, before anything of a later step is put into the tables: values that are pulled or installed later stay.
     DropValues(Index),
     /// Make this base durable, in the order of [`Action::Persist`]; then the log's entries up to it are needed no more.

@@ -18,6 +18,7 @@
 //! - A removal leaves more whole copies than the new configuration may lose replicas ([`check_removal`]).
 //! - Members change one set of voters at a time ([`Membership`]); who joins votes once it holds everything committed.
 //! - A leader answers reads by itself only while no other replica can have been elected ([`LeaderLease`], [`VotePromise`]).
+//! - What a newer program adds is written only once every member speaks it ([`Version`]); no two replicas of a group ever have one number, from version 2 on.
 //! - A backup knows by how much its tables may be behind ([`Freshness`]).
 //!
 //! [`Replica`] is one replica: `step(now, event)` returns what it asks for. The crate does no I/O and has no clock: time and random numbers are inputs.
@@ -42,8 +43,9 @@ mod rules;
 mod settings;
 mod stable;
 mod stats;
+mod version;
 
-pub use base::{Base, GroupState};
+pub use base::{Base, BaseError, GroupState};
 pub use candidacy::Candidacy;
 pub use configuration::Configuration;
 pub use entry::{Body, Command};
@@ -61,3 +63,4 @@ pub use rules::BrokenRule;
 pub use settings::Settings;
 pub use stable::StableIndex;
 pub use stats::{GroupStats, ReplicaCounts, ReplicaStats};
+pub use version::{TooOld, Version};

@@ -7,7 +7,7 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::base::{Base, GroupState, StateHistory, conf_state};
 use crate::entry::{Body, lacks_value};
-use crate::{Configuration, Index, OfficeEntry, Term};
+use crate::{Configuration, Index, OfficeEntry, Term, Version};
 
 /// The entries of a log behind its base, with the vote and the group's state. What is durable is the caller's matter.
 #[derive(Debug)]
@@ -86,6 +86,11 @@ impl GroupLog {
     /// The entry at `index` was applied, and is about offices.
     pub(crate) fn change_offices(&mut self, index: Index, entry: OfficeEntry) {
         self.states.change_offices(index, entry);
+    }
+
+    /// The entry at `index` was applied, and raises the version.
+    pub(crate) fn change_version(&mut self, index: Index, version: Version) {
+        self.states.change_version(index, version);
     }
 
     /// Raft gave the entries up to `index` to apply, and the group's state is that behind them.

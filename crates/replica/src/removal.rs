@@ -1,6 +1,6 @@
 //! The changes of members that a group refuses.
 
-use crate::{Configuration, ReplicaId, Role, Settings};
+use crate::{Configuration, GroupState, ReplicaId, Role, Settings, Version};
 
 /// The reason why a group does not go on with fewer replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,28 +66,45 @@ pub enum ChangeRefused {
         /// The least number with that role.
         least: usize,
     },
+    /// A replica would join whose number one of the group had before: a plan of an old backup of etcd.
+    #[error("the group had a replica {} before, and its numbers up to {} are taken", .replica.0, .last.0)]
+    NumberTaken {
+        /// The replica.
+        replica: ReplicaId,
+        /// The highest number that a replica of the group ever had.
+        last: ReplicaId,
+    },
     /// Replicas would go that must stay.
     #[error(transparent)]
     Removal(#[from] RemovalRefused),
 }
 
-/// Says whether the group of `leader` with the members `current` may be asked for the voters of `target`.
+/// Says whether the group of `leader` in the state `current` may be asked for the voters of `target`.
 ///
 /// # Errors
 /// What is wrong with the target.
 pub fn check_change(
     settings: &Settings,
     leader: ReplicaId,
-    current: &Configuration,
+    current: &GroupState,
     target: &Configuration,
 ) -> Result<(), ChangeRefused> {
     if target.role(leader).is_none() {
         return Err(ChangeRefused::WithoutLeader);
     }
+    let members = &current.members;
     let is_other =
-        |(id, role): &(ReplicaId, Role)| current.member(*id).is_some_and(|present| present != *role);
+        |(id, role): &(ReplicaId, Role)| members.member(*id).is_some_and(|present| present != *role);
     if let Some((id, _)) = target.voters().find(is_other) {
         return Err(ChangeRefused::OtherRole(id));
+    }
+    let last = current.last_replica;
+    let is_taken = |id: ReplicaId| members.member(id).is_none() && id <= last;
+    if current.version >= Version::LAST_REPLICA
+        && !settings.rules().takes_numbers_again()
+        && let Some((replica, _)) = target.voters().find(|(id, _)| is_taken(*id))
+    {
+        return Err(ChangeRefused::NumberTaken { replica, last });
     }
     if settings.rules().needs_no_backup() {
         return Ok(());
@@ -108,6 +125,7 @@ pub fn check_change(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Index;
 
     fn check(backups: &[u64], witnesses: &[u64], whole: &'static [u64]) -> Result<(), RemovalRefused> {
         let of = |ids: &[u64], role| ids.iter().map(move |id| (ReplicaId(*id), role)).collect::<Vec<_>>();
@@ -131,7 +149,8 @@ mod tests {
             Configuration::new([of(backups, Role::Backup), of(witnesses, Role::Witness)].concat())
         };
         let five = of(&[2, 3], &[1, 4, 5]);
-        let check = |target: &Configuration| check_change(&Settings::default(), ReplicaId(1), &five, target);
+        let state = GroupState::first_version(five, Index(1), Vec::new());
+        let check = |target: &Configuration| check_change(&Settings::default(), ReplicaId(1), &state, target);
         assert_eq!(check(&of(&[2, 3], &[1, 4])), Ok(()));
         let too_few = |role, count, voters, least| Err(ChangeRefused::TooFew { role, count, voters, least });
         assert_eq!(check(&of(&[2, 3], &[1])), too_few(Role::Witness, 1, 3, 2));
@@ -139,6 +158,12 @@ mod tests {
         assert_eq!(check(&of(&[2, 3], &[4, 5])), Err(ChangeRefused::WithoutLeader));
         let other = of(&[2, 4], &[1, 5, 6]);
         assert_eq!(check(&other), Err(ChangeRefused::OtherRole(ReplicaId(4))));
+        // Replica 7 was there, and has gone.
+        let state = GroupState { version: Version(2), last_replica: ReplicaId(7), ..state };
+        let check = |target: &Configuration| check_change(&Settings::default(), ReplicaId(1), &state, target);
+        assert_eq!(check(&of(&[2, 3], &[1, 5, 8])), Ok(()));
+        let taken = ChangeRefused::NumberTaken { replica: ReplicaId(7), last: ReplicaId(7) };
+        assert_eq!(check(&of(&[2, 3], &[1, 5, 7])), Err(taken));
     }
 
     #[test]

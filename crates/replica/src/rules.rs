@@ -42,6 +42,12 @@ units::broken_rules! {
     LeaseInTransfer asked as keeps_lease_in_transfer,
     /// Broken rule: a backup's tables count as current at the time at which an answer came, instead of that at which the question was sent.
     FreshFromReceipt asked as counts_freshness_from_receipt,
+    /// Broken rule: a leader raises the group's version without asking whether each member speaks it.
+    RaiseUnasked asked as raises_unasked,
+    /// Broken rule: a replica writes its log's base in the newest version that its program speaks, whatever the group's version is.
+    NewestBase asked as writes_newest_base,
+    /// Broken rule: a replica joins with a number that another one of the group had.
+    TakenNumber asked as takes_numbers_again,
     /// Broken rule: a leader tells backups its commit index without a lease.
     FreshWithoutLease asked as answers_without_lease,
 }

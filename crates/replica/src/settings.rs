@@ -1,8 +1,10 @@
-//! The times of a group.
+//! The settings of a group.
 
 use std::time::Duration;
 
-/// A group's times, the same on every replica.
+use crate::Version;
+
+/// A group's settings, the same on every replica; the version is that of the replica's program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The time without a heartbeat after which a witness stands for election at the earliest; the length of leases and of promises not to vote. `T` in the documents.
@@ -11,6 +13,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// The most by which the fastest clock of a replica runs faster than the slowest one, in parts per million.
     pub drift: u32,
+    /// The newest version that the replica's program speaks: [`Version::NEWEST`].
+    pub speaks: Version,
     /// The safety rule that is broken.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<crate::BrokenRule>,
@@ -22,6 +26,7 @@ impl Default for Settings {
             election_timeout: Duration::from_millis(500),
             heartbeat: Duration::from_millis(50),
             drift: 1_000,
+            speaks: Version::NEWEST,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{GroupId, Index, ReplicaId, Role, Term};
+use crate::{GroupId, Index, ReplicaId, Role, Term, Version};
 
 /// A replica at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct ReplicaStats {
     pub applied: Index,
     /// The index up to which values are stable, as far as the replica knows.
     pub stable: Index,
+    /// The group's version, as far as the replica has applied its log.
+    pub version: Version,
     /// Entries in the log.
     pub log_entries: u64,
     /// Bytes of the entries in the log.

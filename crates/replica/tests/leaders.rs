@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use raft::eraftpb::HardState;
 use replica::{
-    Action, Base, Configuration, Event, Index, Message, Recovered, Replica, ReplicaId, Role, Settings,
+    Action, Base, BrokenRule, ChangeRefused, Configuration, Event, Index, Message, Recovered, Replica,
+    ReplicaId, Role, Settings, TooOld, Version,
 };
 use units::Instant;
 
@@ -20,11 +21,24 @@ struct Group {
     /// The replicas that send and hear nothing.
     cut_off: Vec<usize>,
     sent: VecDeque<(usize, Box<Message>)>,
+    /// The replicas that were ended because their programs are too old.
+    ended: Vec<(usize, TooOld)>,
+    refused: Vec<ChangeRefused>,
+}
+
+/// The settings of a replica whose program speaks versions up to this one.
+fn speaking(version: u16) -> Settings {
+    Settings { speaks: Version(version), ..Settings::default() }
 }
 
 impl Group {
     /// The group, with the replica of that place as its leader.
     fn led_by(leader: usize) -> Group {
+        Group::of([Settings::default(); 3], leader)
+    }
+
+    /// The group of replicas with these settings, with the replica of that place as its leader.
+    fn of(settings: [Settings; 3], leader: usize) -> Group {
         let members = Configuration::new((1..).map(ReplicaId).zip(ROLES));
         let start = |place: usize| {
             let recovered = Recovered {
@@ -36,7 +50,7 @@ impl Group {
                 is_whole: true,
             };
             let (id, seed) = (ReplicaId(place as u64 + 1), place as u64);
-            Replica::new(&Settings::default(), (id, ROLES[place]), recovered, (Instant::ORIGIN, seed))
+            Replica::new(&settings[place], (id, ROLES[place]), recovered, (Instant::ORIGIN, seed))
                 .expect("starts")
         };
         let mut group = Group {
@@ -44,6 +58,8 @@ impl Group {
             now: Instant::ORIGIN,
             cut_off: Vec::new(),
             sent: VecDeque::new(),
+            ended: Vec::new(),
+            refused: Vec::new(),
         };
         // A replica that is cut off meanwhile is not elected.
         group.cut_off = vec![if leader == 0 { 2 } else { 0 }];
@@ -69,9 +85,15 @@ impl Group {
                     let last = entries.last().expect("an entry").0;
                     self.step(place, Event::Applied(last));
                 }
+                Action::End(why) => self.ended.push((place, why)),
+                Action::RefuseChange(why) => self.refused.push(why),
                 _ => {}
             }
         }
+    }
+
+    fn versions(&self) -> Vec<u16> {
+        self.replicas.iter().map(|replica| replica.version().0).collect()
     }
 
     /// Lets time pass, a millisecond a step.
@@ -84,7 +106,7 @@ impl Group {
                 }
             }
             while let Some((to, message)) = self.sent.pop_front() {
-                if !self.cut_off.contains(&to) {
+                if to < self.replicas.len() && !self.cut_off.contains(&to) {
                     self.step(to, Event::Message(message));
                 }
             }
@@ -164,4 +186,52 @@ fn a_leader_hears_that_a_voter_s_drive_nears_full_as_long_as_the_voter_answers()
     group.cut_off = vec![2];
     group.run(2 * T);
     assert!(!lacks(&group), "a voter that is away needs no room");
+}
+
+#[test]
+fn a_group_is_raised_once_each_member_speaks_the_version_and_the_number_of_one_that_left_is_taken() {
+    let mut group = Group::led_by(0);
+    group.cut_off = vec![2];
+    group.run(2 * T);
+    group.step(0, Event::Raise(Version(2)));
+    group.run(2 * T);
+    assert_eq!(group.versions(), [1, 1, 1], "a member is not heard");
+    group.cut_off.clear();
+    group.run(T);
+    assert_eq!(group.versions(), [2, 2, 2]);
+    assert_eq!(group.replicas[0].state().state.last_replica, ReplicaId(3));
+    let members = |last| Configuration::new([1, 2, last].map(ReplicaId).into_iter().zip(ROLES));
+    group.step(0, Event::Change(members(4)));
+    group.run(T);
+    assert_eq!(group.replicas[0].state().state.last_replica, ReplicaId(4));
+    assert_eq!(group.refused, []);
+    // The new replica does not come, and the group goes back to replica 3: replica 4 never is one again.
+    group.step(0, Event::Change(members(3)));
+    group.run(T);
+    group.step(0, Event::Change(members(4)));
+    let (replica, last) = (ReplicaId(4), ReplicaId(4));
+    assert_eq!(group.refused, [ChangeRefused::NumberTaken { replica, last }]);
+    assert_eq!(group.ended, []);
+}
+
+#[test]
+fn a_member_with_an_older_program_keeps_the_group_at_the_older_version() {
+    let mut group = Group::of([speaking(2), speaking(1), speaking(2)], 0);
+    group.step(0, Event::Raise(Version(2)));
+    group.step(0, Event::Raise(Version(3)));
+    group.run(3 * T);
+    assert_eq!((group.versions(), group.ended), (vec![1, 1, 1], vec![]));
+}
+
+#[test]
+fn a_replica_whose_program_is_too_old_ends_and_takes_nothing_of_the_version() {
+    let unasked = Settings { broken_rule: Some(BrokenRule::RaiseUnasked), ..speaking(2) };
+    let mut group = Group::of([unasked, speaking(1), unasked], 0);
+    group.step(0, Event::Raise(Version(2)));
+    group.run(T / 10);
+    let too_old = TooOld { group: Version(2), speaks: Version(1) };
+    assert_eq!(group.ended.first(), Some(&(1, too_old)));
+    assert_eq!(group.versions(), [2, 1, 2]);
+    let last = group.replicas[1].stats(group.now).committed;
+    assert!(last < group.replicas[0].stats(group.now).committed);
 }

@@ -13,7 +13,7 @@ fn base(index: u64, term: u64, primary: u64) -> Base {
     let roles = [Role::Witness, Role::Backup, Role::Backup, Role::Witness, Role::Witness];
     let members = Configuration::new((1..).map(ReplicaId).zip(roles));
     let offices = vec![Office { holder: ReplicaId(primary), term: Term(term) }];
-    let state = GroupState { members, since: Index(0), offices };
+    let state = GroupState::first_version(members, Index(0), offices);
     Base { index: Index(index), term: Term(term), state }
 }
 
@@ -49,6 +49,7 @@ fn snapshot(leader: u64, term: u64) -> Event {
         is_whole: true,
         inquiry: None,
         lacks_room: false,
+        version: None,
     }))
 }
 
@@ -63,6 +64,7 @@ fn heartbeat(leader: u64, term: u64) -> Event {
         is_whole: false,
         inquiry: None,
         lacks_room: false,
+        version: None,
     }))
 }
 

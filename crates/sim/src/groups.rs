@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use raft::eraftpb::{Entry, EntryType, HardState};
-use replica::{Base, Configuration, GroupState, Index, Office, ReplicaId, Role, Term};
+use replica::{Base, Configuration, GroupState, Index, Office, ReplicaId, Role, Term, Version};
 use shard::{Change, GroupId, GroupsLog, GroupsLogOptions, StoredGroup};
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency, Media};
@@ -138,7 +138,11 @@ fn base(rng: &mut Rng, index: u64, term: u64) -> Base {
     let member = |id: u64| (ReplicaId(id), if id == 2 { Role::Backup } else { Role::Witness });
     let members = Configuration::new((1..=3 + rng.below(3)).map(member));
     let offices = vec![Office { holder: ReplicaId(1), term: Term(rng.below(term + 1)) }];
-    let state = GroupState { members, since: Index(rng.below(index + 1)), offices };
+    let last_replica = members.last_replica();
+    let mut state = GroupState::first_version(members, Index(rng.below(index + 1)), offices);
+    if rng.chance(50) {
+        (state.version, state.last_replica) = (Version::LAST_REPLICA, last_replica);
+    }
     Base { index: Index(index), term: Term(term), state }
 }
 

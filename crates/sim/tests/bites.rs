@@ -112,3 +112,13 @@ fn an_office_that_ends_by_an_election_is_found() {
 fn a_snapshot_that_counts_before_the_tables_hold_it_is_found() {
     is_found(replica(replica::BrokenRule::EarlySnapshot), ClusterFailureKind::Lost);
 }
+
+#[test]
+fn a_group_that_is_raised_above_a_member_s_program_is_found() {
+    is_found(replica(replica::BrokenRule::RaiseUnasked), ClusterFailureKind::Stuck);
+}
+
+#[test]
+fn a_base_in_a_version_that_the_group_has_not_is_found() {
+    is_found(replica(replica::BrokenRule::NewestBase), ClusterFailureKind::Stuck);
+}

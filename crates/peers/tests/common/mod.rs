@@ -55,6 +55,7 @@ pub fn heartbeat(from: u64, to: u64) -> PeerMessage {
         is_whole: false,
         inquiry: None,
         lacks_room: false,
+        version: None,
     }))
 }
 

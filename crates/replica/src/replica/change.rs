@@ -71,7 +71,8 @@ impl Replica {
         let refused = match self.leadership.as_mut().filter(|_| serves) {
             None => Some(ChangeRefused::NotLeading),
             Some(leads) => {
-                let checked = check_change(&self.settings, self.id, self.members.current(), &target);
+                let checked =
+                    check_change(&self.settings, self.id, &self.node.store().state().state, &target);
                 checked.map(|()| leads.wanted = Some(target)).err()
             }
         };
@@ -91,7 +92,7 @@ impl Replica {
         let Some(leads) = self.leadership.as_mut().filter(|_| !self.members.is_changing()) else { return };
         let Some(wanted) = leads.wanted.clone() else { return };
         // A replica that joined since the change was asked for may have another role.
-        if let Err(why) = check_change(&self.settings, self.id, current, &wanted) {
+        if let Err(why) = check_change(&self.settings, self.id, &self.node.store().state().state, &wanted) {
             leads.wanted = None;
             actions.push(Action::RefuseChange(why));
             return;

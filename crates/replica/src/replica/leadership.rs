@@ -6,7 +6,7 @@ use std::time::Duration;
 use units::Instant;
 
 use crate::event::{Action, ProposalId, ReadId};
-use crate::{Configuration, Index, LeaderLease, ReplicaId, Settings, Term};
+use crate::{Configuration, Index, LeaderLease, ReplicaId, Settings, Term, Version};
 
 /// Rounds of heartbeats in the time of one, at most, for reads without a lease.
 const READ_ROUNDS: u32 = 10;
@@ -28,6 +28,10 @@ pub(super) struct Leadership {
     pub office: Option<Index>,
     /// The voters that the group is to have.
     pub wanted: Option<Configuration>,
+    /// The version that the group is to have at least.
+    pub wanted_version: Version,
+    /// The newest version that each replica's program speaks, by its acknowledgement of the last heartbeat, and when that was sent.
+    speak: BTreeMap<ReplicaId, (Instant, Version)>,
     /// The replicas that take snapshots, the index of the first one, and when one was sent last.
     installing: BTreeMap<ReplicaId, (Index, Instant)>,
     heartbeat: Duration,
@@ -55,6 +59,8 @@ impl Leadership {
             handed_over: None,
             office: None,
             wanted: None,
+            wanted_version: Version::FIRST,
+            speak: BTreeMap::new(),
             installing: BTreeMap::new(),
             heartbeat: settings.heartbeat,
             last_heartbeat: now,
@@ -126,6 +132,19 @@ impl Leadership {
         } else {
             self.lacking_room.remove(&replica);
         }
+    }
+
+    /// A replica acknowledged the heartbeat that was sent at `sent`, and said the newest version that its program speaks.
+    pub(super) fn notes_version(&mut self, replica: ReplicaId, sent: Instant, version: Option<Version>) {
+        let is_later = self.speak.get(&replica).is_none_or(|(last, _)| *last <= sent);
+        if let Some(version) = version.filter(|_| is_later) {
+            self.speak.insert(replica, (sent, version));
+        }
+    }
+
+    /// True if the replica has acknowledged a heartbeat that was sent after `after`, and its program spoke `version` then.
+    pub(super) fn speaks(&self, replica: ReplicaId, version: Version, after: Instant) -> bool {
+        self.speak.get(&replica).is_some_and(|(sent, speaks)| *sent > after && *speaks >= version)
     }
 
     /// Answers reads under the lease, or, where there is none, once a majority has acknowledged a heartbeat that was sent after the read came: then no other replica was elected before it. `index`: what is committed, an entry of this term among it.

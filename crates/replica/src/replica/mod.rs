@@ -5,6 +5,7 @@ mod handing_over;
 mod install;
 mod leadership;
 mod observed;
+mod raising;
 mod snapshots;
 mod writes;
 
@@ -18,12 +19,13 @@ use self::install::Install;
 use self::leadership::Leadership;
 use self::writes::Writes;
 use crate::base::Base;
-use crate::entry::{Body, Command, concerns_members, lacks_value};
+use crate::entry::{Body, Command, changes_state, lacks_value};
 use crate::event::{Action, Event, Message, ProposalId, ReadId};
 use crate::log::GroupLog;
+use crate::version::GroupVersion;
 use crate::{
     Candidacy, Freshness, Index, Inquiry, Membership, Office, OfficeEntry, Offices, ReplicaCounts, ReplicaId,
-    Role, Settings, StableIndex, Term, VotePromise,
+    Role, Settings, StableIndex, Term, TooOld, VotePromise,
 };
 
 /// Raft's ticks: a replica has its own times, and never ticks Raft. Raft asks for numbers in this order.
@@ -59,6 +61,7 @@ pub struct Replica {
     role: Role,
     settings: Settings,
     members: Membership,
+    version: GroupVersion,
     node: RawNode<GroupLog>,
     offices: Offices,
     stable: StableIndex,
@@ -96,7 +99,7 @@ impl Replica {
     /// A replica of a role that starts at `now`. `seed`: another number at each start.
     ///
     /// # Errors
-    /// The fault of the settings, or of the state on the drive, for people.
+    /// The fault of the settings, or of the state on the drive, for people: also a group of a version that the program does not speak.
     pub fn new(
         settings: &Settings,
         (id, role): (ReplicaId, Role),
@@ -122,6 +125,7 @@ impl Replica {
         vote.term = vote.term.max(base.term.0);
         let committed = Index(vote.commit);
         let log = GroupLog::new(&base, &entries, vote);
+        let mut version = GroupVersion::new(base.state.version);
         let mut offices = Offices::new(settings, base.state.offices);
         let mut members = Membership::new(base.state.members, base.state.since);
         let mut known = base.index;
@@ -129,8 +133,9 @@ impl Replica {
             let body = Body::of(entry);
             let body = body.ok_or_else(|| format!("entry {} of the log is garbled", entry.index))?;
             known = Index(entry.index);
-            note(&mut offices, &mut members, known, body);
+            note(&mut offices, &mut members, &mut version, known, body);
         }
+        TooOld::check(version.of_log(), settings.speaks).map_err(|why| why.to_string())?;
         let is_whole = is_whole && log.last_lacking().is_none();
         offices.commit(committed);
         let config = Config {
@@ -152,6 +157,7 @@ impl Replica {
             role,
             settings: *settings,
             members,
+            version,
             node,
             offices,
             stable: StableIndex::new(settings, stable),
@@ -292,6 +298,7 @@ impl Replica {
             }
             Event::Room { lacks } => self.lacks_room = lacks,
             Event::Change(target) => self.want(target, &mut actions),
+            Event::Raise(version) => self.want_version(version),
         }
         self.keep_time(now);
         loop {
@@ -312,6 +319,10 @@ impl Replica {
     }
 
     fn receive(&mut self, now: Instant, message: Box<Message>, actions: &mut Vec<Action>) {
+        if let Err(why) = self.speaks(&message) {
+            actions.push(Action::End(why));
+            return;
+        }
         let is_snapshot = message.raft.msg_type == MessageType::MsgSnapshot;
         let message = if is_snapshot { self.receive_snapshot(message, actions) } else { Some(message) };
         if let Some(message) = message {
@@ -321,7 +332,7 @@ impl Replica {
 
     /// Gives a message to Raft, unless a rule is against it.
     fn take(&mut self, now: Instant, message: Message) {
-        let Message { raft: mut message, sent, stable, inquiry, lacks_room, .. } = message;
+        let Message { raft: mut message, sent, stable, inquiry, lacks_room, version, .. } = message;
         let rules = self.settings.rules();
         let (from, kind) = (ReplicaId(message.from), message.msg_type);
         match kind {
@@ -353,6 +364,7 @@ impl Replica {
                 if let Some((leads, sent)) = leads.zip(sent) {
                     leads.lease.acknowledge(from, sent, now);
                     leads.notes_room(from, lacks_room);
+                    leads.notes_version(from, sent, version);
                 }
                 if let Some((leads, Inquiry::Asked(number))) = self.leadership.as_mut().zip(inquiry) {
                     leads.inquiries.insert(from, number);
@@ -532,12 +544,13 @@ impl Replica {
         if Index(first.index) <= self.known {
             self.offices.truncate(Index(first.index));
             self.members.truncate(Index(first.index));
+            self.version.truncate(Index(first.index));
         }
         for entry in entries {
             self.known = Index(entry.index);
             self.is_whole &= !lacks_value(entry);
-            if let Some(body) = Some(entry).filter(|entry| concerns_members(entry)).and_then(Body::of) {
-                note(&mut self.offices, &mut self.members, self.known, body);
+            if let Some(body) = Some(entry).filter(|entry| changes_state(entry)).and_then(Body::of) {
+                note(&mut self.offices, &mut self.members, &mut self.version, self.known, body);
             }
         }
     }
@@ -546,14 +559,18 @@ impl Replica {
         let Some((last, term)) = committed.last().map(|entry| (Index(entry.index), Term(entry.term))) else {
             return;
         };
-        for entry in committed.iter().filter(|entry| concerns_members(entry)) {
+        for entry in committed.iter().filter(|entry| changes_state(entry)) {
             match Body::of(entry) {
                 Some(Body::Office(office)) => {
                     self.node.mut_store().change_offices(Index(entry.index), office);
                 }
+                Some(Body::Version(version)) => {
+                    self.node.mut_store().change_version(Index(entry.index), version);
+                }
                 _ => self.change_members(entry),
             }
         }
+        self.version.apply(last);
         self.node.mut_store().applied(last);
         // The tables of a replica that has started hold some entries already.
         let new = committed.iter().filter(|entry| entry.index > self.applied.0);
@@ -616,7 +633,9 @@ impl Replica {
             let is_whole = raft.msg_type == MessageType::MsgSnapshot && self.is_whole_copy();
             let inquiry = self.inquiry(now, to, raft.msg_type);
             let lacks_room = self.lacks_room && raft.msg_type == MessageType::MsgHeartbeatResponse;
-            let message = Message { raft, sent, stable: self.stable.get(), is_whole, inquiry, lacks_room };
+            let version = self.version_in(raft.msg_type);
+            let stable = self.stable.get();
+            let message = Message { raft, sent, stable, is_whole, inquiry, lacks_room, version };
             actions.push(Action::Send(to, Box::new(message)));
         }
     }
@@ -709,6 +728,7 @@ impl Replica {
         }
         if in_office {
             self.change_to_wanted(actions);
+            self.raise_to_wanted(now);
         }
         let is_asked = self.leadership.as_ref().is_some_and(|leads| leads.is_asked_to_hand_over);
         if (!self.may_serve() || is_asked) && self.node.raft.commit_to_current_term() {
@@ -741,12 +761,19 @@ impl Replica {
     }
 }
 
-/// Tells offices and members of an entry of the log.
-fn note(offices: &mut Offices, members: &mut Membership, index: Index, body: Body) {
+/// Tells offices, members and version of an entry of the log.
+fn note(
+    offices: &mut Offices,
+    members: &mut Membership,
+    version: &mut GroupVersion,
+    index: Index,
+    body: Body,
+) {
     match body {
         Body::Office(office) => offices.append(index, office),
         Body::Members(target) => members.append(index, Some(target)),
         Body::Settled => members.append(index, None),
+        Body::Version(raised) => version.append(index, raised),
         Body::Empty | Body::Command(_) => {}
     }
 }

@@ -17,6 +17,7 @@ impl Replica {
             committed: self.committed,
             applied: self.applied,
             stable: self.stable.get(),
+            version: self.version(),
             log_entries: self.node.raft.raft_log.last_index().saturating_sub(self.node.store().base().0),
             log_bytes: self.log_bytes(),
             behind: self.behind(now).filter(|_| self.role == Role::Backup),

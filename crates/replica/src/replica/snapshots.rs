@@ -8,6 +8,7 @@ use super::Replica;
 use crate::base::Base;
 use crate::entry::lacks_value;
 use crate::event::{Action, Message};
+use crate::version::GroupVersion;
 use crate::{Index, Membership, Offices, ReplicaId, Role};
 
 impl Replica {
@@ -47,6 +48,7 @@ impl Replica {
         let base = Base::of_snapshot(snapshot).filter(|base| base.index > Index::default())?;
         self.node.mut_store().begin_behind(&base);
         self.members = Membership::new(base.state.members.clone(), base.state.since);
+        self.version = GroupVersion::new(base.state.version);
         self.offices = Offices::new(&self.settings, base.state.offices.iter().copied());
         self.known = base.index;
         self.committed = self.committed.max(base.index);
@@ -107,7 +109,12 @@ impl Replica {
         let stable = if self.settings.rules().retires_unstable() { index } else { self.stable.get() };
         let upto = index.min(applied).min(stable).min(kept.unwrap_or(index));
         if upto > self.node.store().base() {
-            actions.push(Action::Retire(self.node.mut_store().retire(upto)));
+            let mut base = self.node.mut_store().retire(upto);
+            if self.settings.rules().writes_newest_base() {
+                base.state.version = self.settings.speaks;
+                base.state.last_replica = base.state.members.last_replica();
+            }
+            actions.push(Action::Retire(base));
         }
     }
 }

@@ -68,8 +68,13 @@ pub struct Group {
 
 impl Group {
     pub fn new(k: usize, seed: u64, broken: Option<replica::BrokenRule>) -> Group {
-        let settings =
-            Settings { election_timeout: T, heartbeat: T / 10, drift: 2 * DRIFT, broken_rule: broken };
+        let settings = Settings {
+            election_timeout: T,
+            heartbeat: T / 10,
+            drift: 2 * DRIFT,
+            broken_rule: broken,
+            ..Settings::default()
+        };
         let roles = std::iter::once(Role::Witness)
             .chain(std::iter::repeat_n(Role::Backup, k))
             .chain(std::iter::repeat_n(Role::Witness, k));
@@ -258,7 +263,8 @@ impl Group {
             Action::RefuseProposal(..)
             | Action::LoseProposal(_)
             | Action::RefuseRead(..)
-            | Action::RefuseChange(_) => {}
+            | Action::RefuseChange(_)
+            | Action::End(_) => {}
         }
     }
 

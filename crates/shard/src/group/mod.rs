@@ -11,6 +11,7 @@
 
 mod clients;
 mod copies;
+mod drive_room;
 mod install;
 mod log_queue;
 mod proposals;
@@ -25,7 +26,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::Fs;
 use kv::Overlay;
 use parking_lot::Mutex;
 use replica::{Action, Event, GroupStats, Index, Recovered, Replica, ReplicaId, Role, Settings, Term};
@@ -33,6 +33,7 @@ use units::sync::Event as Signal;
 use units::{Bytes, Driver, Instant, Spawned, sleep_until, spawn};
 
 use self::clients::{Clients, Outcome, Reading};
+use self::drive_room::DriveRoom;
 use self::log_queue::{LogQueue, Request};
 use self::proposals::{Proposals, Waiting};
 use self::requests::Requests;
@@ -144,18 +145,7 @@ pub struct Group {
     clock: Signal,
     applied: Signal,
     tasks: Mutex<Vec<Spawned<()>>>,
-    drive: Mutex<Option<Drive>>,
-}
-
-/// The drive of a replica, which tells the leader when it nears full.
-struct Drive {
-    fs: Fs,
-    /// Free bytes below which the drive nears full.
-    reserve: Bytes,
-    /// The replica was told that the drive nears full.
-    lacks_room: bool,
-    /// When the free bytes were read last.
-    looked_at: Instant,
+    drive: Mutex<Option<DriveRoom>>,
 }
 
 struct State {
@@ -289,42 +279,6 @@ impl Group {
         state.replica.behind(self.parts.driver.now()).filter(|_| state.ended.is_none())
     }
 
-    /// Has the replica tell the leader when less than `reserve` is free on its drive.
-    pub(crate) fn watch_room(&self, fs: Fs, reserve: Bytes) {
-        *self.drive.lock() = Some(Drive { fs, reserve, lacks_room: false, looked_at: Instant::ORIGIN });
-    }
-
-    /// True if this replica leads, and the drive of another voter nears full: see [`Replica::voter_lacks_room`].
-    pub(crate) fn voter_lacks_room(&self) -> bool {
-        self.state.lock().replica.voter_lacks_room(self.parts.driver.now())
-    }
-
-    /// Tells the replica if its drive has come to near full, or has room again. Reads the drive's free bytes twice a heartbeat at most.
-    fn update_room(&self) {
-        let changed = {
-            let mut drive = self.drive.lock();
-            let Some(Drive { fs, reserve, lacks_room, looked_at }) = &mut *drive else { return };
-            let now = self.parts.driver.now();
-            if now.since(*looked_at) < self.options.settings.heartbeat / 2 {
-                return;
-            }
-            *looked_at = now;
-            let lacks = fs.statfs().free < *reserve;
-            let is_new = lacks != *lacks_room;
-            *lacks_room = lacks;
-            is_new.then_some(lacks)
-        };
-        if let Some(lacks) = changed {
-            let (group, replica) = (self.place.group, self.place.replica.0);
-            if lacks {
-                tracing::warn!(%group, replica, "the drive nears full: the leader refuses writes that need room");
-            } else {
-                tracing::info!(%group, replica, "the drive has room again");
-            }
-            self.handle(Event::Room { lacks });
-        }
-    }
-
     /// True if this replica led, and lost its majority two election timeouts ago or earlier: see [`Replica::is_cut_off`].
     pub fn is_cut_off(&self) -> bool {
         let state = self.state.lock();
@@ -389,7 +343,7 @@ impl Group {
         }
     }
 
-    /// Gives the replica an event of its process: `HandOver`, `HandOverTo` or `Change`.
+    /// Gives the replica an event of its process: `HandOver`, `HandOverTo`, `Change` or `Raise`.
     pub fn tell(&self, event: Event) {
         self.handle(event);
     }
@@ -586,13 +540,14 @@ impl Group {
 
     /// Ends the replica for good. `why`: an error, for people.
     fn end(&self, why: String) {
-        {
-            let mut state = self.state.lock();
-            state.ended.get_or_insert(why);
-            state.clients.end();
-            state.tables.clear();
-            state.proposals.clear();
-        }
+        self.end_in(&mut self.state.lock(), why);
+    }
+
+    fn end_in(&self, state: &mut State, why: String) {
+        state.ended.get_or_insert(why);
+        state.clients.end();
+        state.tables.clear();
+        state.proposals.clear();
         self.requests.end();
         for signal in [&self.log_work, &self.table_work, &self.clock, &self.applied] {
             signal.notify();
@@ -646,6 +601,7 @@ impl Group {
                 state.clients.end_read(read, Reading::Answer { index, by_lease });
             }
             Action::RefuseRead(read, leader) => state.clients.end_read(read, Reading::Refused(leader)),
+            Action::End(why) => self.end_in(state, why.to_string()),
             Action::RefuseChange(why) => {
                 tracing::warn!(group = %self.place.group, %why, "the group's members stay as they are");
             }

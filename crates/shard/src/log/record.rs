@@ -13,7 +13,7 @@
 //! Kind 1 has a vote and a base, kind 3 a base, kind 4 no part. The parallel log's checksum covers a record.
 
 use raft::eraftpb::{Entry, HardState};
-use replica::{Base, GroupId};
+use replica::{Base, BaseError, GroupId, TooOld};
 
 use super::stored::StoredGroup;
 use crate::entries::{entries, put_entries};
@@ -98,7 +98,8 @@ impl Change {
             }
             None => return Err("it is empty".into()),
         }
-        decode(record).ok_or_else(|| "its bytes are no record's".into())
+        let decoded = decode(record).ok_or_else(|| "its bytes are no record's".to_owned())?;
+        decoded.map_err(|why| why.to_string())
     }
 }
 
@@ -119,7 +120,8 @@ fn encode(group: GroupId, kind: u8, (vote, base, entries): Parts<'_>) -> Vec<u8>
     bytes
 }
 
-fn decode(record: &[u8]) -> Option<(GroupId, Change)> {
+/// The group and the change of a record of this version; the reason why its base is not for this program; `None` for other bytes.
+fn decode(record: &[u8]) -> Option<Result<(GroupId, Change), TooOld>> {
     let mut rest = record.get(1..)?;
     let kind = byte(&mut rest)?;
     let group = GroupId(number(&mut rest)?);
@@ -133,7 +135,14 @@ fn decode(record: &[u8]) -> Option<(GroupId, Change)> {
         let (term, vote, commit) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
         Some(HardState { term, vote, commit, ..HardState::default() })
     };
-    let base = if parts & BASE == 0 { None } else { Some(Base::decode(counted(&mut rest)?)?) };
+    let base = match (parts & BASE != 0).then(|| counted(&mut rest).map(Base::decode)) {
+        None => None,
+        Some(base) => match base? {
+            Ok(base) => Some(base),
+            Err(BaseError::TooOld(why)) => return Some(Err(why)),
+            Err(BaseError::Garbled) => return None,
+        },
+    };
     let entries = if parts & ENTRIES == 0 { Vec::new() } else { entries(&mut rest)? };
     let change = match (kind, vote, base) {
         (STATE, Some(vote), Some(base)) => Change::State(StoredGroup { base, entries, vote }),
@@ -142,7 +151,7 @@ fn decode(record: &[u8]) -> Option<(GroupId, Change)> {
         (REMOVED, None, None) if entries.is_empty() => Change::Removed,
         _ => return None,
     };
-    rest.is_empty().then_some((group, change))
+    rest.is_empty().then_some(Ok((group, change)))
 }
 
 /// A fuzz test of the decoder: bytes that decode to a record are the bytes of that record.
@@ -159,14 +168,14 @@ pub fn fuzz_record(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use raft::eraftpb::EntryType;
-    use replica::{Configuration, GroupState, Index, Office, ReplicaId, Role, Term};
+    use replica::{Configuration, GroupState, Index, Office, ReplicaId, Role, Term, Version};
 
     use super::*;
 
     fn base(index: u64) -> Base {
         let members = Configuration::new([(ReplicaId(1), Role::Witness), (ReplicaId(2), Role::Backup)]);
         let offices = vec![Office { holder: ReplicaId(1), term: Term(2) }];
-        let state = GroupState { members, since: Index(0), offices };
+        let state = GroupState::first_version(members, Index(0), offices);
         Base { index: Index(index), term: Term(2), state }
     }
 
@@ -197,6 +206,10 @@ mod tests {
             }
             assert!(Change::decode(&[&bytes[..], &[0]].concat()).is_err());
         }
+        let of_newer_group = GroupState { version: Version(Version::NEWEST.0 + 1), ..base(7).state };
+        let of_newer_group = Change::Retired(Base { state: of_newer_group, ..base(7) }).encode(GroupId(1));
+        let refused = Change::decode(&of_newer_group).expect_err("of a newer version");
+        assert!(refused.contains("start the newer program again"), "{refused}");
         let newer = Change::decode(&[2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect_err("newer");
         assert!(newer.contains("version 2"), "{newer}");
     }
@@ -220,6 +233,8 @@ mod tests {
         golden("write", Change::Write { base: None, entries, vote: Some(vote) });
         golden("retired", Change::Retired(base(12)));
         golden("removed", Change::Removed);
+        let state = GroupState { version: Version(2), last_replica: ReplicaId(9), ..base(12).state };
+        golden("retired-version-2", Change::Retired(Base { state, ..base(12) }));
     }
 
     /// A base in the middle of a change of members, with replicas that learn.

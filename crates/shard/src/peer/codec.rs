@@ -92,7 +92,8 @@ impl PeerMessage {
                 return Err(Error::Message { why });
             }
         }
-        decode(bytes).ok_or_else(|| Error::Message { why: "its bytes are no message's".into() })
+        decode(bytes)
+            .ok_or_else(|| Error::Message { why: "its bytes are no message's of this version".into() })
     }
 }
 
@@ -175,7 +176,7 @@ fn answer(rest: &mut &[u8], kind: u8) -> Option<Answer> {
         return Some(Answer::NotNow);
     }
     if kind == MEMBERS {
-        return Some(Answer::Members(Box::new(Base::decode(counted(rest)?)?)));
+        return Some(Answer::Members(Box::new(Base::decode(counted(rest)?).ok()?)));
     }
     if kind == VALUES {
         return Some(Answer::Values(several(rest, optional)?));

@@ -6,6 +6,7 @@
 //! | 1 | 8 | term; little-endian, like all numbers |
 //! | 9 | 8 | stable index |
 //! | 17 | 8 each | the numbers of this kind of message, in the order of the second table |
+//! | | 2 | kind 8: the group's version; kind 9: the newest version that the sender speaks; 0 for none |
 //! | | 8 | flag 8: when the heartbeat was sent |
 //! | | 8 | flag 32: the question's number |
 //! | | 8 | flag 32 in a heartbeat: the answer, an index |
@@ -29,7 +30,7 @@
 
 use ::raft::CAMPAIGN_TRANSFER;
 use ::raft::eraftpb::{Entry, EntryType, Message as RaftMessage, MessageType};
-use replica::{Base, Index, Inquiry, Message, ReplicaId};
+use replica::{Base, Index, Inquiry, Message, ReplicaId, Version};
 use units::Instant;
 
 use super::members::is_change_of_members;
@@ -98,6 +99,7 @@ const fn form(kind: u8, of: MessageType, numbers: &'static [Number], flags: u8) 
 const VOTE: &[Number] = &[Number::Index, LogTerm, Commit, CommitTerm];
 const SNAPSHOT: u8 = 7;
 const HEARTBEAT: u8 = 8;
+const HEARTBEAT_ANSWER: u8 = 9;
 
 const FORMS: &[Form] = &[
     form(1, MessageType::MsgAppend, &[Number::Index, LogTerm, Commit], ENTRIES),
@@ -108,7 +110,7 @@ const FORMS: &[Form] = &[
     form(6, MessageType::MsgRequestPreVoteResponse, &[Commit, CommitTerm], REJECTS),
     form(SNAPSHOT, MessageType::MsgSnapshot, &[], 0),
     form(HEARTBEAT, MessageType::MsgHeartbeat, &[Commit], INQUIRY),
-    form(9, MessageType::MsgHeartbeatResponse, &[Commit], INQUIRY | LACKS_ROOM),
+    form(HEARTBEAT_ANSWER, MessageType::MsgHeartbeatResponse, &[Commit], INQUIRY | LACKS_ROOM),
     form(10, MessageType::MsgTimeoutNow, &[], 0),
 ];
 
@@ -122,7 +124,7 @@ pub(super) fn kind_of(message: &Message) -> Option<u8> {
 /// # Panics
 /// An entry of 4 GiB or more.
 pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: &Message) -> Option<()> {
-    let Message { raft, sent, stable, is_whole, inquiry, lacks_room } = message;
+    let Message { raft, sent, stable, is_whole, inquiry, lacks_room, version } = message;
     let form = FORMS.iter().find(|form| form.of == raft.msg_type)?;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     let is_handed_over = raft.context == CAMPAIGN_TRANSFER;
@@ -141,7 +143,8 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
         && NUMBERS.iter().all(is_zero)
         && follow_index(raft.index, &raft.entries)
         && inquiry.is_none_or(|inquiry| is_answer(inquiry) == (form.kind == HEARTBEAT))
-        && raft.has_snapshot() == (form.kind == SNAPSHOT);
+        && raft.has_snapshot() == (form.kind == SNAPSHOT)
+        && version.is_none_or(|version| version != Version(0) && has_version(form.kind));
     if !has_form {
         return None;
     }
@@ -149,6 +152,9 @@ pub(super) fn put(bytes: &mut Vec<u8>, from: ReplicaId, to: ReplicaId, message: 
     put_number(bytes, raft.term);
     put_number(bytes, stable.0);
     form.numbers.iter().for_each(|number| put_number(bytes, number.get(raft)));
+    if has_version(form.kind) {
+        bytes.extend(version.map_or(0, |version| version.0).to_le_bytes());
+    }
     if let Some(sent) = sent {
         put_number(bytes, sent.0);
     }
@@ -181,6 +187,13 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
     for field in form.numbers {
         *field.of(&mut raft) = number(rest)?;
     }
+    let version = if has_version(kind) {
+        let (version, behind) = rest.split_first_chunk()?;
+        *rest = behind;
+        Some(Version(u16::from_le_bytes(*version))).filter(|version| *version != Version(0))
+    } else {
+        None
+    };
     raft.reject = has(REJECTS);
     if has(HANDED_OVER) {
         raft.context = CAMPAIGN_TRANSFER.into();
@@ -200,9 +213,15 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
         return None;
     }
     if kind == SNAPSHOT {
-        raft.set_snapshot(Base::decode(counted(rest)?)?.snapshot());
+        raft.set_snapshot(Base::decode(counted(rest)?).ok()?.snapshot());
     }
-    Some(Message { raft, sent, stable, is_whole: has(WHOLE), inquiry, lacks_room: has(LACKS_ROOM) })
+    let (is_whole, lacks_room) = (has(WHOLE), has(LACKS_ROOM));
+    Some(Message { raft, sent, stable, is_whole, inquiry, lacks_room, version })
+}
+
+/// True for heartbeats and their acknowledgements.
+fn has_version(kind: u8) -> bool {
+    kind == HEARTBEAT || kind == HEARTBEAT_ANSWER
 }
 
 /// True for an answer, which heartbeats carry. Their acknowledgements carry questions.

@@ -119,6 +119,7 @@ fn a_commit_index_beyond_the_log_ends_no_thread() {
         is_whole: false,
         inquiry: None,
         lacks_room: false,
+        version: None,
     };
     let group = Arc::clone(&cluster.nodes[follower].group);
     let received = std::thread::spawn(move || {

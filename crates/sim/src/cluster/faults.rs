@@ -44,10 +44,12 @@ pub(super) enum Fault {
     DriveLost,
     /// A write or a flush of a drive fails.
     DriveError,
+    /// The groups are to be raised to the newest version.
+    Finalize,
 }
 
 impl Fault {
-    const ALL: [Fault; 16] = [
+    const ALL: [Fault; 17] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -64,6 +66,7 @@ impl Fault {
         Fault::WithoutBackups,
         Fault::DriveLost,
         Fault::DriveError,
+        Fault::Finalize,
     ];
 }
 

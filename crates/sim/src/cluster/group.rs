@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replica::{Base, Configuration, Index, ReplicaId, Role};
+use replica::{Base, Configuration, Index, ReplicaId, Role, Version};
 use shard::{Group, GroupId};
 use units::Instant;
 
@@ -22,6 +22,8 @@ pub(super) struct GroupState {
     pub committed: Arc<Committed>,
     /// The latest members that a replica has applied, and the index of that change.
     pub members: (Configuration, Index),
+    /// The highest number that a replica of the group ever had.
+    pub last_replica: ReplicaId,
     /// The members that the group is asked for, until then.
     pub wanted: Option<(Configuration, Instant)>,
 }
@@ -32,8 +34,9 @@ impl GroupState {
         let voters = Configuration::new((1..).map(ReplicaId).zip(roles.iter().copied()));
         let leads = (1..).map(ReplicaId).zip(roles).find(|(_, role)| **role == Role::Witness);
         let first = Base::first(voters.clone(), leads.map_or(ReplicaId(1), |(id, _)| id));
+        let last_replica = voters.last_replica();
         let members = (voters, first.state.since);
-        GroupState { place, first, committed: Arc::default(), members, wanted: None }
+        GroupState { place, first, committed: Arc::default(), members, last_replica, wanted: None }
     }
 
     /// The group's number.
@@ -48,6 +51,7 @@ impl GroupState {
             (members.since() > self.members.1).then(|| (members.current().clone(), members.since()))
         });
         let Some(later) = later else { return false };
+        self.last_replica = self.last_replica.max(later.0.last_replica());
         self.members = later;
         self.members.0.is_joint()
     }
@@ -148,6 +152,20 @@ impl GroupState {
             self.members.0.voters().map(|(id, _)| id.0).collect::<Vec<_>>(),
             replicas.join("; ")
         )
+    }
+
+    /// An error says which member is below a version.
+    pub(super) fn is_at(&self, version: Version, nodes: &[Node]) -> Result<(), Fault> {
+        let voters = nodes.iter().filter(|node| self.members.0.role(node.id()).is_some());
+        let is_below = |node: &&Node| {
+            let group = node.group(self.place);
+            group.is_some_and(|group| group.with_replica(|replica| replica.version()) < version)
+        };
+        let below = voters.into_iter().find(is_below);
+        below.map_or(Ok(()), |node| {
+            let why = format!("replica {} is below version {version}", node.id().0);
+            Err((ClusterFailureKind::Stuck, why))
+        })
     }
 
     /// An error says in what the members differ, or what they lack.

@@ -2,7 +2,7 @@
 //!
 //! Clients set, delete and read keys, set and read pairs of keys together, add to counters, and set keys that expire; a part of them through the group itself, the rest through a model of the engine over [`shard::GroupStore`].
 //!
-//! Faults: messages lost, repeated, late; nodes cut off, one-way too; power cuts of one node and of all, with any outcome that the drives allow; drives lost, drives with errors, slow drives; tables whose work takes time; clocks that drift, wall clocks that jump; leaders that hand over, members that are replaced. Then all heals.
+//! Faults: messages lost, repeated, late; nodes cut off, one-way too; power cuts of one node and of all, with any outcome that the drives allow; drives lost, drives with errors, slow drives; tables whose work takes time; clocks that drift, wall clocks that jump; leaders that hand over, members that are replaced; nodes that start with an older or a newer program, and groups that are raised to its version. Then all heals.
 //!
 //! Of each run: the last committed value of each key has more copies on members' drives than may fail, where no change of members is under way; one node answers reads at a time; the answers that clients got are linearizable, by key or pair of keys, and nothing in them is invented; after healing every node holds the same records, backups and the leader with their values; the groups serve again.
 
@@ -14,6 +14,7 @@ mod group;
 mod history;
 mod node;
 mod objects;
+mod programs;
 mod report;
 mod rules;
 mod tables;

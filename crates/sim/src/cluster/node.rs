@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use parking_lot::Mutex;
-use replica::{Base, Body, ReplicaId, Role};
+use replica::{Base, Body, ReplicaId, Role, Version};
 use shard::{
     Change, Group, GroupId, GroupOptions, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place,
     StoredGroup,
@@ -192,17 +192,35 @@ impl Node {
         self.up.is_some()
     }
 
-    /// Starts the node's process: the drive is mounted, log and tables are opened.
-    pub(super) fn start(&mut self, now: Instant, rng: &mut Rng) -> shard::Result<()> {
+    /// Starts the node's process, whose program speaks versions up to `speaks`: the drive is mounted, log and tables are opened.
+    pub(super) fn start(&mut self, now: Instant, speaks: Version, rng: &mut Rng) -> shard::Result<()> {
         let node = VirtualDriver::new(rng.draw());
-        let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
+        let started = self.start_on(&node, now, speaks, rng);
+        if started.is_err() {
+            // A log that is dropped is closed by a task.
+            node.drop_all_tasks();
+            node.drop_all_tasks();
+        }
+        started
+    }
+
+    fn start_on(
+        &mut self,
+        node: &Arc<VirtualDriver>,
+        now: Instant,
+        speaks: Version,
+        rng: &mut Rng,
+    ) -> shard::Result<()> {
+        let driver: Arc<dyn Driver> = Arc::clone(node) as Arc<dyn Driver>;
         let emu = Emu::from_media(self.media.clone(), "emu:node", self.machine.latency(), driver);
-        let (fs, log, mut stored) = block_on(&*node, open(Arc::clone(&emu), &self.process))?;
+        let (fs, log, mut stored) = block_on(&**node, open(Arc::clone(&emu), &self.process))?;
         let sent = Arc::new(Outbox::default());
         let log = Arc::new(log);
         let wall = FIRST_UNIX_MS + now.0 / 1_000_000 + rng.below(1 + self.machine.wall_ms);
         let of_groups: Arc<dyn Driver> =
-            Arc::new(NodeDriver::new(Arc::clone(&node), self.machine.pauses, wall));
+            Arc::new(NodeDriver::new(Arc::clone(node), self.machine.pauses, wall));
+        let mut options = self.process.group;
+        options.settings.speaks = speaks;
         let mut groups = Vec::new();
         for (place, (role, tables)) in self.roles.iter().zip(&self.tables).enumerate() {
             let id = GroupId(place as u64 + 1);
@@ -215,14 +233,14 @@ impl Node {
                 peers: Arc::clone(&sent) as _,
             };
             let place = Place { group: id, replica: self.id, role: *role };
-            let group = Group::start(place, &self.process.group, parts, stored)?;
+            let group = Group::start(place, &options, parts, stored)?;
             let engine = Engine::new(Arc::clone(&group), Arc::clone(tables) as _, Arc::clone(&of_groups));
             groups.push(Hosted { group, engine: Arc::new(engine) });
         }
         self.life += 1;
         self.died = OnceCell::new();
         self.has_bad_drive = false;
-        self.up = Some(Up { started: now, driver: node, emu, groups, sent, fs });
+        self.up = Some(Up { started: now, driver: Arc::clone(node), emu, groups, sent, fs });
         Ok(())
     }
 

@@ -36,6 +36,10 @@ pub struct ClusterCounts {
     pub table_parts: u64,
     /// Entries that the groups' leaders had retired from their logs at the end.
     pub retired: u64,
+    /// Groups that were raised to a newer version.
+    pub raised: u64,
+    /// Programs that ended because they were too old for their group.
+    pub too_old: u64,
     /// Terms in which the groups were at the end.
     pub terms: u64,
     /// Virtual time, in milliseconds.
@@ -57,6 +61,8 @@ impl AddAssign for ClusterCounts {
         self.tables_behind += other.tables_behind;
         self.table_parts += other.table_parts;
         self.retired += other.retired;
+        self.raised += other.raised;
+        self.too_old += other.too_old;
         self.terms += other.terms;
         self.milliseconds += other.milliseconds;
     }

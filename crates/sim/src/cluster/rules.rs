@@ -25,6 +25,7 @@ impl ClusterRules {
             drift,
             #[cfg(feature = "broken-rules")]
             broken_rule: self.replica,
+            ..Settings::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use raft::eraftpb::MessageType;
-use replica::{Base, Configuration, ReplicaId, Role};
+use replica::{Base, Configuration, Event, ReplicaId, Role, Version};
 use shard::{Answer as PeerAnswer, Group, GroupId, GroupOptions, PeerMessage};
 use units::{Driver as _, Instant};
 use zoned::emu::Media;
@@ -18,6 +18,7 @@ use super::engine::{Command, Unanswered};
 use super::faults::Faults;
 use super::group::{Fault as GroupFault, GroupState};
 use super::node::{Machine, Node, Process, Sent};
+use super::programs::Programs;
 use super::report::{ClusterFailureKind, Ended};
 use super::rules::ClusterRules;
 use crate::Rng;
@@ -68,6 +69,7 @@ pub(super) struct World {
     numbers: u64,
     now: Instant,
     faults: Faults,
+    programs: Programs,
     /// All faults have ended.
     is_healed: bool,
     /// Pairs of nodes between which no message goes, in this direction.
@@ -98,6 +100,7 @@ impl World {
         let groups: Vec<GroupState> =
             (0..faults.groups).map(|group| GroupState::new(group, &roles_in(group))).collect();
         let options = GroupOptions { settings, ..rules.group_options() };
+        let programs = Programs::of(&mut rng, roles.len());
         let mut world = World {
             process: Process::new(options, (faults.log_bytes, faults.group_bytes), rules),
             groups,
@@ -107,6 +110,7 @@ impl World {
             numbers: 0,
             now: Instant::ORIGIN,
             faults,
+            programs,
             is_healed: false,
             cut: BTreeSet::new(),
             clients: Clients::new(),
@@ -159,6 +163,7 @@ impl World {
             });
             counts.terms += term.unwrap_or_default();
             if term.is_some() {
+                counts.raised += u64::from(group.with_replica(|replica| replica.version()) > Version::FIRST);
                 counts.retired += group.with_stored(|stored| stored.base.index.0);
             }
         }
@@ -228,9 +233,14 @@ impl World {
 
     fn start(&mut self, node: usize) {
         let Some(of) = self.nodes.get_mut(node).filter(|of| !of.is_lost && !of.is_up()) else { return };
-        if let Err(error) = of.start(self.now, &mut self.rng) {
-            self.fail(ClusterFailureKind::Stuck, format!("node {} does not start: {error}", node + 1));
+        let speaks = self.programs.draw(node, &mut self.rng);
+        let Err(error) = of.start(self.now, speaks, &mut self.rng) else { return };
+        let (life, why) = (of.life, error.to_string());
+        if !self.programs.may_be_refused(node, &why) {
+            return self.fail(ClusterFailureKind::Stuck, format!("node {} does not start: {why}", node + 1));
         }
+        self.ended.counts.too_old += 1;
+        self.after(RESTART, What::Start { node, life });
     }
 
     fn die(&mut self, node: usize) {
@@ -296,10 +306,16 @@ impl World {
     /// A replica of a node that runs has ended. Where an operation of the drive has failed the node's process ends too, and starts again later.
     fn replica_ended(&mut self, node: usize, why: String) {
         let Some(of) = self.nodes.get_mut(node) else { return };
+        let life = of.life;
+        if self.programs.may_be_refused(node, &why) {
+            self.ended.counts.too_old += 1;
+            self.die(node);
+            return self.after(RESTART, What::Start { node, life: life + 1 });
+        }
+        let Some(of) = self.nodes.get_mut(node) else { return };
         if !of.has_bad_drive {
             return self.fail(ClusterFailureKind::Stuck, format!("node {} ended: {why}", node + 1));
         }
-        let life = of.life;
         self.after_us(10_000, What::Die { node, life });
     }
 
@@ -400,7 +416,21 @@ impl World {
                 self.fail_group(place, fault);
             }
         }
+        self.ask_for_version();
         self.after(CHECK_PAUSE, What::Check);
+    }
+
+    /// The leaders of groups below the version that is wanted are asked for it: a leader forgets it when it leads no more.
+    fn ask_for_version(&mut self) {
+        let wanted = self.programs.wanted;
+        for place in 0..self.groups.len() {
+            let Some(leader) = self.leader(place).filter(|_| wanted > Version::FIRST) else { continue };
+            self.visit(leader, |node| {
+                if let Some(group) = node.group(place) {
+                    group.tell(Event::Raise(wanted));
+                }
+            });
+        }
     }
 
     /// A client begins an operation.

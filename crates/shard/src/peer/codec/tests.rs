@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use protobuf::Message as _;
-use replica::{Base, Command, Configuration, GroupState, Inquiry, Message, Office, Role};
+use replica::{Base, Command, Configuration, GroupState, Inquiry, Message, Office, Role, Version};
 use units::Instant;
 
 use super::*;
@@ -23,7 +23,7 @@ fn base(index: u64) -> Base {
     let members = |ids: &[u64]| Configuration::new(ids.iter().map(|id| (ReplicaId(*id), Role::Backup)));
     let target = members(&[1, 2, 4]).with_learners([(ReplicaId(5), Role::Witness)]);
     let offices = vec![Office { holder: ReplicaId(1), term: Term(2) }];
-    let state = GroupState { members: members(&[1, 2, 3]).joint_with(&target), since: Index(0), offices };
+    let state = GroupState::first_version(members(&[1, 2, 3]).joint_with(&target), Index(0), offices);
     Base { index: Index(index), term: Term(2), state }
 }
 
@@ -57,7 +57,13 @@ fn replica(raft: RaftMessage) -> PeerMessage {
         _ => None,
     };
     let lacks_room = raft.msg_type == MessageType::MsgHeartbeatResponse;
-    PeerMessage::Replica(Box::new(Message { raft, sent, stable: Index(3), is_whole, inquiry, lacks_room }))
+    let version = match raft.msg_type {
+        MessageType::MsgHeartbeat => Some(Version(1)),
+        MessageType::MsgHeartbeatResponse => Some(Version(0x0102)),
+        _ => None,
+    };
+    let stable = Index(3);
+    PeerMessage::Replica(Box::new(Message { raft, sent, stable, is_whole, inquiry, lacks_room, version }))
 }
 
 fn row(value: Option<&[u8]>) -> Row {
@@ -93,6 +99,8 @@ fn one_of_each() -> Vec<(&'static str, PeerMessage)> {
     };
     let mut snapshot = raft(MessageType::MsgSnapshot);
     snapshot.set_snapshot(base(9).snapshot());
+    let state = GroupState { version: Version(2), last_replica: ReplicaId(5), ..base(9).state };
+    let second_version = Base { state, ..base(9) };
     let id = RequestId(1 << 40);
     let name = RecordName { key: b"key".to_vec(), index: Index(4), term: Term(2) };
     let rows = vec![(b"a".to_vec(), row(Some(b"value"))), (b"b".to_vec(), row(None))];
@@ -116,6 +124,7 @@ fn one_of_each() -> Vec<(&'static str, PeerMessage)> {
         ("not-now", PeerMessage::Answer(id, Answer::NotNow)),
         ("request-members", PeerMessage::Request(id, Request::Members)),
         ("members", PeerMessage::Answer(id, Answer::Members(Box::new(base(9))))),
+        ("members-version-2", PeerMessage::Answer(id, Answer::Members(Box::new(second_version)))),
     ]
 }
 
@@ -272,6 +281,8 @@ fn message() -> impl Strategy<Value = PeerMessage> {
             is_whole: c && d,
             inquiry,
             lacks_room: form == 8 && d,
+            version: Some(Version(u16::from(hint as u8)))
+                .filter(|version| (form == 7 || form == 8) && *version != Version(0)),
         }))
     });
     let number = any::<u64>;

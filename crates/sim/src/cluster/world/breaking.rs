@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replica::{Configuration, Event, ReplicaId, Role};
+use replica::{Configuration, Event, ReplicaId, Role, Version};
 use zoned::emu::{FaultOp, FaultSpec};
 
 use super::super::faults::Fault;
@@ -67,6 +67,7 @@ impl World {
             Fault::WithoutBackups => self.ask_for_no_backups(group),
             Fault::DriveLost => self.lose_drive(node),
             Fault::DriveError => self.fail_drive(node),
+            Fault::Finalize => self.programs.wanted = Version::NEWEST,
         }
         self.ask_for_members();
     }
@@ -207,7 +208,7 @@ impl World {
         self.ask_for_members();
     }
 
-    /// The replica that takes the place of a lost one: of a node that was never in the group, or of a new one.
+    /// The replica that takes the place of a lost one: one with a later number than any of the group had, or one of a new node.
     fn replacement(
         &mut self,
         place: usize,
@@ -216,11 +217,8 @@ impl World {
     ) -> ReplicaId {
         let is_free = |node: &&Node| {
             let id = node.id();
-            let group = self.groups.get(place);
-            let never = group.is_some_and(|group| {
-                group.members.0.member(id).is_none() && group.first.state.members.role(id).is_none()
-            });
-            !node.is_lost && node.role(place) == Some(role) && never && taken.iter().all(|(of, _)| *of != id)
+            let is_new = self.groups.get(place).is_some_and(|group| id > group.last_replica);
+            !node.is_lost && node.role(place) == Some(role) && is_new && taken.iter().all(|(of, _)| *of != id)
         };
         if let Some(free) = self.nodes.iter().rev().find(is_free) {
             return free.id();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use replica::Version;
 use units::Driver as _;
 
 use super::super::clients::Answer;
@@ -25,7 +26,11 @@ impl World {
         self.cut.clear();
         self.faults.end();
         self.is_healed = true;
+        self.programs.heal();
         for node in 0..self.nodes.len() {
+            if self.programs.wanted > Version::FIRST {
+                self.restart(node);
+            }
             self.start(node);
         }
     }
@@ -42,6 +47,7 @@ impl World {
             self.ask_for_members();
             let lacks = self.groups.iter().enumerate().find_map(|(place, group)| {
                 let whole = group.is_whole(&self.nodes);
+                let whole = whole.and_then(|()| group.is_at(self.programs.wanted, &self.nodes));
                 whole.err().map(|lacks| (place, lacks))
             });
             match lacks {
