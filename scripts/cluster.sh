@@ -4,12 +4,14 @@
 # the same while nodes die for good, are drained, removed, and come back.
 #
 #   scripts/cluster.sh [KILLS]     20 kills if not given
+#   scripts/cluster.sh upgrade     only: the servers of a cluster go to a newer program, back, and forth again under load, and the
+#                                  cluster is raised to its version
 #
 # Prints what was acknowledged, and the pauses that clients saw. Ends with 1 if an acknowledged record is lost or a pause is too long.
 # Afterwards, in another cluster, six leaders are killed while clients count by FURROW.ONCE: 1 if a command has not counted once.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-kills=${1:-20}
+what=${1:-20}
 need_packages etcd-server redis-tools curl python3-pip python3-setuptools
 built=$(scripts/build.sh)
 work=$(mktemp -d)
@@ -20,6 +22,20 @@ if ! "$python" -m pip --quiet --disable-pip-version-check install --root-user-ac
   rm -rf "$work/python"
   need_packages python3-redis
 fi
+# The program as it was before version 2 of clusters: it speaks version 1 alone.
+upgrade() {
+  mkdir "$work/upgrade"
+  cargo programs --bins --profile test --features furrow-cli/version-1 >&2
+  cp "$built/furrow" "$work/furrow-version-1"
+  cargo programs --bins --profile test >&2
+  PYTHONPATH=$work/python "$python" scripts/cluster/upgrade.py --older "$work/furrow-version-1" --newer "$built/furrow" --work "$work/upgrade"
+}
+if [ "$what" = upgrade ]; then
+  use_cargo
+  upgrade
+  exit
+fi
+kills=$what
 mkdir "$work/kills" "$work/replace" "$work/once"
 PYTHONPATH=$work/python "$python" scripts/cluster/kills.py --furrow "$built/furrow" --work "$work/kills" --kills "$kills"
 say "nodes are replaced, drained, removed, and come back"

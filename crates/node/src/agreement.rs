@@ -10,6 +10,7 @@ use placement::{
     Address, ClusterName, ClusterView, Etcd, Joined, JoinedState, Node, RawValue, Remembered, StaleError,
     accepts,
 };
+use replica::Version;
 use shard::{GroupId, Peers};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -94,6 +95,7 @@ impl Agreement {
             }
             match next {
                 Some(Ok(view)) => self.follow(view).await?,
+                Some(Err(error)) if error.is_too_old() => return Err(error.into()),
                 Some(Err(error)) => {
                     self.is_current = false;
                     self.complain(&error);
@@ -255,10 +257,12 @@ impl Agreement {
             offers: self.options.offers,
             rack: self.options.rack.clone(),
             starts: self.planned.state.starts,
+            speaks: Version::NEWEST,
         };
         let remembered = self.planned.state.belonging.as_ref().map(|belonging| belonging.remembered);
         match etcd.join(self.planned.state.node, &node, self.options.node_ttl, remembered.as_ref()).await {
             Ok(joined) => Ok(Some(joined)),
+            Err(error) if error.is_too_old() => Err(error.into()),
             Err(error @ (placement::Error::StartsNotAbove { .. } | placement::Error::Endpoint { .. })) => {
                 Err(error.into())
             }

@@ -30,16 +30,18 @@ impl Leaders {
     pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd) {
         for local in replicas.all() {
             let place = local.group.place();
-            let known = self.written.lock().get(&place.group).map(|seen| (seen.term, seen.index));
+            let known =
+                self.written.lock().get(&place.group).map(|seen| (seen.term, seen.index, seen.version));
             let seen = local.group.with_replica(|replica| {
                 let (term, members) = (replica.term(), replica.members());
                 let leads = replica.leader() == Some(place.replica);
-                let is_new = known != Some((term, members.since()));
+                let is_new = known != Some((term, members.since(), replica.version()));
                 (leads && is_new).then(|| Seen {
                     configuration: members.current().clone(),
                     index: members.since(),
                     term,
                     leader: Some(place.replica),
+                    version: replica.version(),
                 })
             });
             let Some(seen) = seen else { continue };
@@ -65,7 +67,7 @@ fn forget_unwritten(written: &mut BTreeMap<GroupId, Seen>, group: GroupId, seen:
 
 #[cfg(test)]
 mod tests {
-    use replica::{Configuration, Index, ReplicaId, Role, Term};
+    use replica::{Configuration, Index, ReplicaId, Role, Term, Version};
 
     use super::*;
 
@@ -76,6 +78,7 @@ mod tests {
             index: Index(1),
             term: Term(term),
             leader: Some(ReplicaId(1)),
+            version: Version::FIRST,
         };
         let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
         forget_unwritten(&mut written, GroupId(3), &seen(6));

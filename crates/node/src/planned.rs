@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fs::Fs;
 use placement::{ClusterView, Etcd, GroupPlan, Member, Want};
-use replica::{Base, Configuration, Event, Index, NodeId, ReplicaId, Role};
+use replica::{Base, Configuration, Event, Index, NodeId, Replica, ReplicaId, Role, Version};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::block_in_place;
@@ -34,6 +34,8 @@ pub(crate) struct Planned {
     stored: BTreeMap<GroupId, StoredGroup>,
     /// The groups' plans, by the last view of etcd.
     want: BTreeMap<GroupId, Want>,
+    /// The version that the groups are to have, by the last view of etcd.
+    version: Version,
     /// Questions to other members whether a group has left its replica here out.
     asked: BTreeMap<GroupId, oneshot::Receiver<Option<Index>>>,
     /// The earliest time at which the groups that this process leads are asked again for the members of their plans.
@@ -51,7 +53,17 @@ impl Planned {
         stored: BTreeMap<GroupId, StoredGroup>,
     ) -> Planned {
         let (want, asked, logged) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Planned { fs, replicas, state, stored, want, asked, change_at: Instant::now(), logged }
+        Planned {
+            fs,
+            replicas,
+            state,
+            stored,
+            want,
+            version: Version::FIRST,
+            asked,
+            change_at: Instant::now(),
+            logged,
+        }
     }
 
     /// Makes the node's state durable.
@@ -78,6 +90,7 @@ impl Planned {
     /// Starts the replicas that this node has, whatever etcd says now, and creates those that the plans have and the node has not.
     pub(crate) fn follow(&mut self, view: &ClusterView, peers: &Arc<dyn Peers>) {
         self.want = view.want.clone();
+        self.version = view.meta.version();
         self.delete_unknown();
         let present = self.present();
         for place in present.values() {
@@ -146,7 +159,7 @@ impl Planned {
         Ok(())
     }
 
-    /// Has the groups that this process leads get the members of their plans. To be called again and again: a leader forgets what it was asked for when it leads no more.
+    /// Has the groups that this process leads get the members of their plans, and the cluster's version. To be called again and again: a leader forgets what it was asked for when it leads no more.
     pub(crate) fn change_members(&mut self) {
         let now = Instant::now();
         if now < self.change_at {
@@ -155,6 +168,9 @@ impl Planned {
         self.change_at = now + CHANGE_PAUSE;
         for local in self.replicas.all() {
             let place = local.group.place();
+            if local.group.with_replica(Replica::version) < self.version {
+                local.group.tell(Event::Raise(self.version));
+            }
             let Some(Want { plan, .. }) = self.want.get(&place.group) else { continue };
             let (serves, current) = local
                 .group

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::names::{ClusterName, Epoch, Revision};
 use crate::value_error::ValueError;
-use replica::{ClusterId, GroupId, NodeId};
+use replica::{ClusterId, GroupId, NodeId, Version};
 
 /// Why a group cannot be placed, or a replica not replaced.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -195,6 +195,14 @@ pub enum Error {
         /// The node that has it.
         other: NodeId,
     },
+    /// Nodes of the cluster whose programs do not speak a version.
+    #[error("not every node's program speaks version {version}: {}", list(nodes))]
+    OlderNodes {
+        /// The version.
+        version: Version,
+        /// The nodes, and the newest version that each one's program speaks.
+        nodes: Vec<(NodeId, Version)>,
+    },
     /// Another process changed the key since it was read.
     #[error("etcd's key {0} was changed by another process: load and decide again")]
     Conflict(String),
@@ -214,7 +222,18 @@ impl Error {
             | Error::ClusterExists(_)
             | Error::StartsNotAbove { .. }
             | Error::NoNode { .. }
+            | Error::OlderNodes { .. }
             | Error::AddressTaken { .. } => ErrorKind::Invalid,
         }
     }
+
+    /// True if the cluster has a version that this program does not speak.
+    pub fn is_too_old(&self) -> bool {
+        matches!(self, Error::Value { error: ValueError::TooOld(_), .. })
+    }
+}
+
+fn list(nodes: &[(NodeId, Version)]) -> String {
+    let text = |(node, speaks): &(NodeId, Version)| format!("node {node} speaks versions up to {speaks}");
+    nodes.iter().map(text).collect::<Vec<_>>().join(", ")
 }

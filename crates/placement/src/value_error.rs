@@ -1,5 +1,7 @@
 //! Why bytes from etcd are no value.
 
+use replica::TooOld;
+
 /// The most characters of foreign text that a message repeats.
 const MAX_QUOTED: usize = 200;
 
@@ -33,6 +35,9 @@ pub enum ValueError {
         /// The format that is written and read here.
         known: u32,
     },
+    /// A version of the cluster that this program does not speak.
+    #[error(transparent)]
+    TooOld(TooOld),
     /// Slots that belong to no group.
     #[error("slot {0} belongs to no group")]
     SlotGap(u16),

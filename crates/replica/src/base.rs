@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_base_of_a_newer_version_is_named_whatever_follows() {
         let newer = Version(Version::NEWEST.0 + 1);
-        let refused = TooOld { group: newer, speaks: Version::NEWEST };
+        let refused = TooOld { version: newer, speaks: Version::NEWEST };
         let bytes = [&VERSIONED[..], &newer.0.to_le_bytes(), b"what that version has"].concat();
         assert_eq!(Base::decode(&bytes), Err(BaseError::TooOld(refused)));
         let first = [&VERSIONED[..], &1_u16.to_le_bytes(), &[0; 40]].concat();

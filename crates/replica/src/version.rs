@@ -28,25 +28,25 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The reason why a program takes no part in a group.
+/// The reason why a program takes no part in a group, or in a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the group is at version {group}, and this program speaks versions up to {speaks} only: start the newer program again"
+    "version {version} is in use here, and this program speaks versions up to {speaks} only: start the newer program again"
 )]
 pub struct TooOld {
-    /// The group's version, or that of an entry that would raise it.
-    pub group: Version,
+    /// The version that is in use, or that of an entry that would raise it.
+    pub version: Version,
     /// The newest version that the program speaks.
     pub speaks: Version,
 }
 
 impl TooOld {
-    /// Checks that a program takes part in a group of this version.
+    /// Checks that a program which speaks versions up to `speaks` takes part where `version` is in use.
     ///
     /// # Errors
-    /// The group's version is newer than `speaks`.
-    pub fn check(group: Version, speaks: Version) -> Result<(), TooOld> {
-        if group > speaks { Err(TooOld { group, speaks }) } else { Ok(()) }
+    /// The version in use is newer.
+    pub fn check(version: Version, speaks: Version) -> Result<(), TooOld> {
+        if version > speaks { Err(TooOld { version, speaks }) } else { Ok(()) }
     }
 }
 
@@ -115,6 +115,10 @@ mod tests {
     fn a_program_takes_part_in_groups_up_to_its_newest_version() {
         assert_eq!(TooOld::check(Version(2), Version(2)), Ok(()));
         let refused = TooOld::check(Version(3), Version(2)).expect_err("newer");
-        assert!(refused.to_string().contains("version 3, and this program speaks versions up to 2"));
+        assert!(
+            refused
+                .to_string()
+                .contains("version 3 is in use here, and this program speaks versions up to 2")
+        );
     }
 }

@@ -229,7 +229,7 @@ fn a_replica_whose_program_is_too_old_ends_and_takes_nothing_of_the_version() {
     let mut group = Group::of([unasked, speaking(1), unasked], 0);
     group.step(0, Event::Raise(Version(2)));
     group.run(T / 10);
-    let too_old = TooOld { group: Version(2), speaks: Version(1) };
+    let too_old = TooOld { version: Version(2), speaks: Version(1) };
     assert_eq!(group.ended.first(), Some(&(1, too_old)));
     assert_eq!(group.versions(), [2, 1, 2]);
     let last = group.replicas[1].stats(group.now).committed;

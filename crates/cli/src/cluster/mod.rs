@@ -2,6 +2,7 @@
 
 mod etcd_args;
 mod nodes;
+mod versions;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,6 +43,8 @@ enum ClusterCommand {
     Replace(nodes::ReplaceArgs),
     /// Show or raise the cluster's epoch: nodes refuse what an etcd holds that was restored from a backup, until it is raised.
     Epoch(nodes::EpochArgs),
+    /// Raise the cluster to the version of this program, once every node has it: no node goes back afterwards.
+    Finalize(versions::FinalizeArgs),
     /// Print every key of the cluster in etcd, with its value.
     Dump(nodes::DumpArgs),
 }
@@ -81,6 +84,7 @@ pub fn run(context: &Context, args: ClusterArgs) -> Result<ExitCode> {
         ClusterCommand::Drain(args) => nodes::drain(context, &args),
         ClusterCommand::Replace(args) => nodes::replace(context, &args),
         ClusterCommand::Epoch(args) => nodes::epoch(context, &args),
+        ClusterCommand::Finalize(args) => versions::finalize(context, &args),
         ClusterCommand::Dump(args) => nodes::dump(context, &args),
     }
 }

@@ -1,6 +1,7 @@
 //! An operator's requests about a cluster, by etcd: its creation, its state, and the nodes that go.
 
 mod nodes;
+mod versions;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use replica::{ClusterId, Configuration, GroupId, NodeId, ReplicaId, Role};
 use uuid::Uuid;
 
 pub use self::nodes::{Departure, drain, dump, epoch, raise_epoch, replace, undrain};
+pub use self::versions::{ClusterVersion, NodeVersion, finalize, version};
 use crate::error::{Error, Result};
 
 /// The pause between two looks for nodes that joined.

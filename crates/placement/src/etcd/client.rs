@@ -17,7 +17,7 @@ use crate::values::plan::GroupPlan;
 use crate::values::seen::Seen;
 use crate::values::slot_map::SlotMap;
 use crate::view::{ClusterView, RawValue};
-use replica::{GroupId, NodeId};
+use replica::{GroupId, NodeId, Version};
 
 /// The longest answer that is read, in bytes: about ten times what a cluster of 1,024 groups and as many nodes has.
 const MAX_ANSWER: usize = 32 << 20;
@@ -109,6 +109,28 @@ impl Etcd {
             Ok(_) => Ok(raised),
             Err(_) => Err(Error::Conflict(key)),
         }
+    }
+
+    /// Raises the cluster's version: its groups are raised to it, and no node whose program does not speak it joins any more. A cluster of that version, or of a later one, stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::OlderNodes`]: the program that a node ran last does not speak the version; [`Error::Conflict`]: a node joined, or the cluster changed meanwhile; errors of [`Etcd::load`].
+    pub async fn raise_version(&self, version: Version) -> Result<Meta, Error> {
+        let view = self.load().await?;
+        if view.meta.version() >= version {
+            return Ok(view.meta);
+        }
+        let older = view.nodes.iter().filter(|(_, node)| node.speaks < version);
+        let nodes: Vec<(NodeId, Version)> = older.map(|(id, node)| (*id, node.speaks)).collect();
+        if !nodes.is_empty() {
+            return Err(Error::OlderNodes { version, nodes });
+        }
+        let (key, raised) = (self.path(Key::Meta), view.meta.with_version(version));
+        let txn = Txn::new()
+            .when([unchanged_since(view.revision, key.as_str()), self.unchanged_kind(view.revision, "nodes")])
+            .and_then([TxnOp::put(key.as_str(), raised.encode(), None)]);
+        let answer = self.txn("raise the cluster's version", txn).await?;
+        if answer.succeeded() { Ok(raised) } else { Err(Error::Conflict(key)) }
     }
 
     /// Everything that etcd holds of the cluster, at one revision, which is not below that of any earlier answer to anybody.
@@ -250,6 +272,11 @@ impl Etcd {
         Ok(Err(found.first().and_then(|found| found.kvs().first().cloned())))
     }
 
+    /// A condition: every key of a kind was changed last at this revision or before.
+    pub(super) fn unchanged_kind(&self, revision: Revision, kind: &str) -> Compare {
+        unchanged_since(revision, format!("{}{kind}/", prefix(&self.cluster))).with_prefix()
+    }
+
     pub(super) fn path(&self, key: Key) -> String {
         key.path(&self.cluster)
     }
@@ -276,6 +303,11 @@ impl Etcd {
         let mut client = self.client.kv_client();
         bounded(doing, self.timeout, client.txn(txn)).await
     }
+}
+
+/// A condition: the key was changed last at this revision or before.
+pub(super) fn unchanged_since(revision: Revision, key: impl Into<Vec<u8>>) -> Compare {
+    Compare::mod_revision(key, CompareOp::Less, revision.0.saturating_add(1))
 }
 
 /// The answers of a transaction's reads.

@@ -6,10 +6,10 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::client::{Etcd, current};
+use super::client::{Etcd, current, unchanged_since};
 use super::lease::Lease;
 use crate::error::Error;
-use crate::keys::{Key, prefix};
+use crate::keys::Key;
 use crate::names::Epoch;
 use crate::values::liveness::Liveness;
 use crate::values::meta::{Remembered, accepts};
@@ -135,20 +135,15 @@ impl Registration {
             let view = self.etcd.load().await?;
             self.check(&view, first)?;
             let lease = Lease::grant(self.etcd.client(), self.ttl, self.etcd.timeout()).await?;
-            let all = prefix(self.etcd.cluster());
-            let unchanged = |kind: &str| {
-                // Every key of the kind was changed last at the view's revision or before.
-                let range = format!("{all}{kind}/");
-                Compare::mod_revision(range, CompareOp::Less, view.revision.0.saturating_add(1)).with_prefix()
-            };
             let bound = PutOptions::new().with_lease(lease.id());
             let sign = self.etcd.path(Key::Alive(self.id));
             let alive = Liveness { starts: self.node.starts }.encode();
             let txn = Txn::new()
                 .when([
                     Compare::create_revision(self.etcd.path(Key::Meta), CompareOp::Greater, 0),
-                    unchanged("nodes"),
-                    unchanged("alive"),
+                    unchanged_since(view.revision, self.etcd.path(Key::Meta)),
+                    self.etcd.unchanged_kind(view.revision, "nodes"),
+                    self.etcd.unchanged_kind(view.revision, "alive"),
                 ])
                 .and_then([
                     TxnOp::get(sign.as_str(), None),

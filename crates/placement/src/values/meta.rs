@@ -6,7 +6,7 @@ use super::json;
 use crate::error::{PlaceError, StaleError};
 use crate::names::{Epoch, MAX_GROUPS, Revision, parse_uuid};
 use crate::value_error::ValueError;
-use replica::ClusterId;
+use replica::{ClusterId, TooOld, Version};
 
 /// The format of all values of a cluster that this version reads and writes.
 pub const FORMAT: u32 = 1;
@@ -21,6 +21,7 @@ pub struct Meta {
     epoch: Epoch,
     copies: usize,
     groups: u32,
+    version: Version,
 }
 
 /// The fields in etcd.
@@ -32,16 +33,19 @@ struct Fields {
     epoch: u64,
     copies: usize,
     groups: u32,
+    version: u16,
 }
 
-/// The one field that every format has.
+/// The fields that the values of all versions of a format have.
 #[derive(Deserialize)]
-struct FormatField {
+struct FirstFields {
     format: u32,
+    #[serde(default)]
+    version: u16,
 }
 
 impl Meta {
-    /// A new cluster: `copies` is K, the number of replicas of a group that may be lost.
+    /// A new cluster, at the newest version that this program speaks: `copies` is K, the number of replicas of a group that may be lost.
     ///
     /// # Errors
     /// [`PlaceError::Limit`]: K is 1 to 7, the number of groups 1 to 1,024.
@@ -54,7 +58,7 @@ impl Meta {
         };
         limit("K", MAX_COPIES as u64, copies as u64)?;
         limit("the number of groups", MAX_GROUPS.into(), groups.into())?;
-        Ok(Meta { cluster, epoch: Epoch(1), copies, groups })
+        Ok(Meta { cluster, epoch: Epoch(1), copies, groups, version: Version::NEWEST })
     }
 
     /// The meta of a later epoch.
@@ -63,23 +67,33 @@ impl Meta {
         Meta { epoch, ..self }
     }
 
+    /// The meta at another version.
+    #[must_use]
+    pub fn with_version(self, version: Version) -> Meta {
+        Meta { version, ..self }
+    }
+
     /// The value in `bytes`.
     ///
     /// # Errors
-    /// [`ValueError::Format`] for a format of another version, whatever its fields are; else whatever is wrong.
+    /// [`ValueError::Format`] for another format, [`ValueError::TooOld`] for a version that this program does not speak, whatever the other fields are; else whatever is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Meta, ValueError> {
-        let FormatField { format } = json::decode(bytes)?;
+        let FirstFields { format, version } = json::decode(bytes)?;
         if format != FORMAT {
             return Err(ValueError::Format { found: format, known: FORMAT });
         }
+        TooOld::check(Version(version), Version::NEWEST).map_err(ValueError::TooOld)?;
         let fields: Fields = json::decode(bytes)?;
+        if fields.version == 0 {
+            return Err(ValueError::rule("the first version is 1"));
+        }
         let cluster = ClusterId(parse_uuid(&fields.cluster)?);
         let meta = Meta::new(cluster, fields.copies, fields.groups)
             .map_err(|error| ValueError::rule(error.to_string()))?;
         if fields.epoch == 0 {
             return Err(ValueError::rule("the first epoch is 1"));
         }
-        Ok(meta.with_epoch(Epoch(fields.epoch)))
+        Ok(meta.with_epoch(Epoch(fields.epoch)).with_version(Version(fields.version)))
     }
 
     /// The value's bytes.
@@ -90,6 +104,7 @@ impl Meta {
             epoch: self.epoch.0,
             copies: self.copies,
             groups: self.groups,
+            version: self.version.0,
         })
     }
 
@@ -106,6 +121,11 @@ impl Meta {
     /// K: the number of replicas of a group that may be lost.
     pub fn copies(&self) -> usize {
         self.copies
+    }
+
+    /// The version that the cluster is to have: its groups are raised to it.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Number of groups.
@@ -176,6 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn a_version_that_this_program_does_not_speak_is_named_whatever_its_fields_are() {
+        let newer = Version(Version::NEWEST.0 + 1);
+        let text = format!(r#"{{"format":1,"shards":7,"version":{}}}"#, newer.0);
+        let too_old = TooOld { version: newer, speaks: Version::NEWEST };
+        assert_eq!(Meta::decode(text.as_bytes()).unwrap_err(), ValueError::TooOld(too_old));
+        let older = meta(1).with_version(Version(1));
+        assert_eq!(Meta::decode(&older.encode()).unwrap(), older);
+    }
+
+    #[test]
     fn numbers_outside_their_limits_are_refused() {
         let text = String::from_utf8(meta(1).encode()).unwrap();
         for (from, to) in [
@@ -187,6 +217,8 @@ mod tests {
             ("\"epoch\":1", "\"epoch\":1,\"more\":1"),
             ("\"epoch\":1", "\"epoch\":1,\"epoch\":2"),
             ("\"epoch\":1", "\"epoch\":-1"),
+            ("\"version\":2", "\"version\":0"),
+            (",\"version\":2", ""),
         ] {
             assert!(text.contains(from));
             assert!(Meta::decode(text.replace(from, to).as_bytes()).is_err(), "{to}");

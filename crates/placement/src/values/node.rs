@@ -1,5 +1,6 @@
 //! A node of a cluster: the value of a key `nodes/UUID`.
 
+use replica::Version;
 use serde::{Deserialize, Serialize};
 
 use super::json;
@@ -74,6 +75,8 @@ pub struct Node {
     pub rack: Rack,
     /// The number of the node's starts, this one included: the node counts on its drive. From 1.
     pub starts: u64,
+    /// The newest version that the node's program speaks.
+    pub speaks: Version,
 }
 
 /// The fields in etcd.
@@ -85,6 +88,7 @@ struct Fields {
     offers: Vec<Offer>,
     rack: String,
     starts: u64,
+    speaks: u16,
 }
 
 impl Node {
@@ -111,6 +115,7 @@ impl Node {
             offers,
             rack: Rack::parse(&fields.rack)?,
             starts: fields.starts,
+            speaks: Version(fields.speaks),
         };
         node.check()?;
         Ok(node)
@@ -126,6 +131,9 @@ impl Node {
         }
         if self.peer == self.client {
             return Err(ValueError::rule(format!("{} is the address for peers and for clients", self.peer)));
+        }
+        if self.speaks < Version::FIRST {
+            return Err(ValueError::rule("the first version is 1"));
         }
         if self.starts == 0 {
             return Err(ValueError::rule("the first start of a node is number 1"));
@@ -146,6 +154,7 @@ impl Node {
             offers: all.into_iter().filter_map(|(offered, offer)| offered.then_some(offer)).collect(),
             rack: self.rack.as_str().to_owned(),
             starts: self.starts,
+            speaks: self.speaks.0,
         })
     }
 
@@ -159,7 +168,7 @@ impl Node {
 mod tests {
     use super::*;
 
-    const NODE: &str = r#"{"peer":"10.0.0.1:7000","client":"10.0.0.1:6379","offers":["primary","witness"],"rack":"r1","starts":3}"#;
+    const NODE: &str = r#"{"peer":"10.0.0.1:7000","client":"10.0.0.1:6379","offers":["primary","witness"],"rack":"r1","starts":3,"speaks":1}"#;
 
     #[test]
     fn a_node_is_decoded() {
@@ -177,8 +186,9 @@ mod tests {
             (":6379", ":7000", "is the address for peers and for clients"),
             ("10.0.0.1:6379", "0.0.0.0:6379", "means every interface"),
             ("r1", "r 1", "is no name of a rack"),
-            (":3}", ":0}", "number 1"),
-            (":3}", ":3,\"disk\":1}", "unknown field `disk`"),
+            (":3,", ":0,", "number 1"),
+            ("speaks\":1", "speaks\":0", "the first version is 1"),
+            (":1}", ":1,\"disk\":1}", "unknown field `disk`"),
         ] {
             let error = Node::decode(NODE.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.to_string().contains(why), "{to}: {error}");

@@ -1,6 +1,6 @@
 //! A group's members by its own log: the value of a key `groups/N/seen`.
 
-use replica::{Configuration, Index, ReplicaId, Role, Term};
+use replica::{Configuration, Index, ReplicaId, Role, Term, Version};
 use serde::{Deserialize, Serialize};
 
 use super::json;
@@ -21,6 +21,8 @@ pub struct Seen {
     pub term: Term,
     /// The leader of that term.
     pub leader: Option<ReplicaId>,
+    /// The group's version.
+    pub version: Version,
 }
 
 /// The fields in etcd.
@@ -30,6 +32,7 @@ struct Fields {
     index: u64,
     term: u64,
     leader: Option<u64>,
+    version: u16,
     voters: Vec<MemberFields>,
     outgoing: Vec<MemberFields>,
     learners: Vec<MemberFields>,
@@ -72,7 +75,8 @@ impl Seen {
         let target = Configuration::new(voters).with_learners(learners);
         let configuration =
             if outgoing.is_empty() { target } else { Configuration::new(outgoing).joint_with(&target) };
-        Ok(Seen { configuration, index: Index(fields.index), term: Term(fields.term), leader })
+        let (index, term) = (Index(fields.index), Term(fields.term));
+        Ok(Seen { configuration, index, term, leader, version: Version(fields.version) })
     }
 
     /// The value's bytes.
@@ -84,6 +88,7 @@ impl Seen {
             index: self.index.0,
             term: self.term.0,
             leader: self.leader.map(|leader| leader.0),
+            version: self.version.0,
             voters: part(&mut self.configuration.voters()),
             outgoing: part(&mut self.configuration.outgoing()),
             learners: part(&mut self.configuration.learners()),
@@ -97,9 +102,7 @@ impl Seen {
 
     /// The highest number of a member.
     pub fn last_replica(&self) -> ReplicaId {
-        let configuration = &self.configuration;
-        let all = configuration.voters().chain(configuration.outgoing()).chain(configuration.learners());
-        all.map(|(id, _)| id).max().unwrap_or(ReplicaId(0))
+        self.configuration.last_replica()
     }
 }
 
@@ -124,7 +127,7 @@ fn part(members: &[MemberFields]) -> Result<Vec<(ReplicaId, Role)>, ValueError> 
 mod tests {
     use super::*;
 
-    const SEEN: &str = r#"{"index":7,"term":3,"leader":1,"voters":[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}],"outgoing":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"}],"learners":[{"replica":5,"role":"witness"}]}"#;
+    const SEEN: &str = r#"{"index":7,"term":3,"leader":1,"version":2,"voters":[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}],"outgoing":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"}],"learners":[{"replica":5,"role":"witness"}]}"#;
 
     #[test]
     fn a_configuration_is_decoded_with_all_its_parts() {
@@ -158,6 +161,7 @@ mod tests {
             index: Index(index),
             term: Term(term),
             leader: None,
+            version: Version(1),
         };
         assert!(seen(8, 2).may_replace(&seen(7, 3)));
         assert!(!seen(7, 3).may_replace(&seen(8, 2)));

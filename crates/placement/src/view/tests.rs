@@ -10,15 +10,15 @@ fn cluster() -> Vec<(String, String)> {
         (
             format!("nodes/#{n}"),
             format!(
-                r#"{{"peer":"10.0.0.{n}:7000","client":"10.0.0.{n}:6379","offers":["primary","backup"],"rack":"r{n}","starts":1}}"#
+                r#"{{"peer":"10.0.0.{n}:7000","client":"10.0.0.{n}:6379","offers":["primary","backup"],"rack":"r{n}","starts":1,"speaks":1}}"#
             ),
         )
     };
     let mut pairs = vec![
-        ("meta".to_owned(), r##"{"format":1,"cluster":"#9","epoch":1,"copies":1,"groups":1}"##.to_owned()),
+        ("meta".to_owned(), r##"{"format":1,"cluster":"#9","epoch":1,"copies":1,"groups":1,"version":1}"##.to_owned()),
         ("slots".to_owned(), r#"{"ranges":[{"first":0,"last":16383,"group":0}]}"#.to_owned()),
         ("groups/0/want".to_owned(), r##"{"last_replica":3,"preferred":1,"members":[{"replica":1,"node":"#1","role":"witness"},{"replica":2,"node":"#2","role":"backup"},{"replica":3,"node":"#3","role":"witness"}],"leaving":[]}"##.to_owned()),
-        ("groups/0/seen".to_owned(), r#"{"index":1,"term":1,"leader":1,"voters":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"},{"replica":3,"role":"witness"}],"outgoing":[],"learners":[]}"#.to_owned()),
+        ("groups/0/seen".to_owned(), r#"{"index":1,"term":1,"leader":1,"version":1,"voters":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"},{"replica":3,"role":"witness"}],"outgoing":[],"learners":[]}"#.to_owned()),
         ("draining/#3".to_owned(), r#"{"is_last":true}"#.to_owned()),
         ("placer".to_owned(), "#2".to_owned()),
         ("alive/#1".to_owned(), r#"{"starts":1}"#.to_owned()),

@@ -49,7 +49,13 @@ async fn an_etcd_that_does_not_answer_is_an_error_to_wait_out() {
     until(&mut watch, |view| view.nodes.len() == 1).await;
     server.signal("STOP");
     let configuration = Configuration::new([(ReplicaId(1), Role::Witness)]);
-    let seen = placement::Seen { configuration, index: Index(1), term: Term(1), leader: None };
+    let seen = placement::Seen {
+        configuration,
+        index: Index(1),
+        term: Term(1),
+        leader: None,
+        version: replica::Version(1),
+    };
     let errors = async {
         [
             etcd.load().await.map(drop).unwrap_err(),

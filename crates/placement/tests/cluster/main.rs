@@ -12,7 +12,7 @@ mod values;
 use std::time::Duration;
 
 use placement::{Address, ClusterView, Joined, JoinedState, Meta, Node, Offers, Rack, ViewWatch};
-use replica::{ClusterId, NodeId};
+use replica::{ClusterId, NodeId, Version};
 use uuid::Uuid;
 
 /// The UUID of the node with this number.
@@ -34,6 +34,7 @@ fn node(number: u16, starts: u64) -> Node {
         offers: Offers::ALL,
         rack: Rack::parse("r1").unwrap(),
         starts,
+        speaks: Version::NEWEST,
     }
 }
 

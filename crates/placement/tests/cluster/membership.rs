@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use placement::{Drain, Error, JoinedState};
+use placement::{Drain, Error, JoinedState, Node};
+use replica::Version;
 
 use crate::server::Server;
 use crate::{id, meta, node, soon, until, until_state};
@@ -144,4 +145,26 @@ async fn of_nodes_that_join_at_once_with_one_address_one_is_in_the_cluster() {
         }
     }
     assert_eq!((joined.len(), etcd.load().await.unwrap().nodes.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_cluster_is_raised_once_every_node_s_program_speaks_the_version() {
+    let server = Server::start().await;
+    let etcd = server.client("barn").await;
+    let first = meta(1).with_version(Version(1));
+    etcd.create_cluster(&first).await.unwrap();
+    let older = Node { speaks: Version(1), ..node(1, 1) };
+    let joined = etcd.join(id(1), &older, LONG, None).await.unwrap();
+    let _newer = etcd.join(id(2), &node(2, 1), LONG, None).await.unwrap();
+    // A node that is not alive may come back with its older program.
+    joined.leave().await.unwrap();
+    let refused = etcd.raise_version(Version(2)).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::OlderNodes { nodes, .. } if *nodes == [(id(1), Version(1))]),
+        "{refused}"
+    );
+    assert_eq!(etcd.load().await.unwrap().meta, first);
+    let _joined = etcd.join(id(1), &node(1, 2), LONG, None).await.unwrap();
+    assert_eq!(etcd.raise_version(Version(2)).await.unwrap(), meta(1).with_version(Version(2)));
+    assert_eq!(etcd.raise_version(Version(1)).await.unwrap().version(), Version(2), "versions never go back");
 }

@@ -19,7 +19,8 @@ fn seen(index: u64, term: u64) -> Seen {
         (ReplicaId(2), Role::Backup),
         (ReplicaId(3), Role::Witness),
     ]);
-    Seen { configuration, index: Index(index), term: Term(term), leader: Some(ReplicaId(1)) }
+    let version = replica::Version(1);
+    Seen { configuration, index: Index(index), term: Term(term), leader: Some(ReplicaId(1)), version }
 }
 
 #[tokio::test]

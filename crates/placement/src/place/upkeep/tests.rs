@@ -1,4 +1,4 @@
-use replica::{Configuration, Index, Role, Term};
+use replica::{Configuration, Index, Role, Term, Version};
 use uuid::Uuid;
 
 use super::*;
@@ -26,6 +26,7 @@ fn node(number: u128) -> Node {
         offers: Offers::ALL,
         rack: Rack::parse("r").unwrap(),
         starts: 1,
+        speaks: Version::NEWEST,
     }
 }
 
@@ -60,6 +61,7 @@ fn follow(view: &mut ClusterView) {
         index: Index(index),
         term: Term(1),
         leader: Some(ReplicaId(1)),
+        version: Version::FIRST,
     };
     view.seen.insert(GROUP, seen);
 }
