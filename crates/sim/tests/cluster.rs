@@ -13,5 +13,7 @@ fn clusters_lose_nothing_and_a_seed_repeats_them() {
     assert!(counts.pairs > 2_000 && counts.counts > 1_000 && counts.groups > 80, "{report:#?}");
     assert!(counts.full > 20 && counts.retired > 1_000 && counts.table_parts > 200, "{report:#?}");
     assert!(counts.tables_behind > 200 && counts.slow_drives > 20, "{report:#?}");
+    assert!(counts.plans > 80 && counts.joined > 80 && counts.deleted > 50, "{report:#?}");
+    assert!(counts.drains > 20 && counts.etcd_outages > 20 && counts.etcd_restores > 10, "{report:#?}");
     assert_eq!(report, explore());
 }

@@ -34,20 +34,24 @@ pub(super) enum Fault {
     ReadAfterCutOff,
     /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
     OldLeaderReturns,
-    /// A member is to be replaced by a new one.
-    Replace,
-    /// The leader is asked to hand over, and is to be replaced then.
-    ReplaceOldLeader,
+    /// A node is drained: its replicas are to be replaced by new ones.
+    Drain,
+    /// The leader is asked to hand over, and its node is drained then.
+    DrainOldLeader,
     /// The leader is asked for members without a backup, which it is to refuse.
     WithoutBackups,
     /// A drive is lost, with its node.
     DriveLost,
     /// A write or a flush of a drive fails.
     DriveError,
+    /// Etcd answers nothing for a time.
+    EtcdGone,
+    /// Etcd is restored from a backup, and the epoch raised a moment later.
+    EtcdRestored,
 }
 
 impl Fault {
-    const ALL: [Fault; 16] = [
+    const ALL: [Fault; 18] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -59,11 +63,13 @@ impl Fault {
         Fault::HandOverCutOff,
         Fault::ReadAfterCutOff,
         Fault::OldLeaderReturns,
-        Fault::Replace,
-        Fault::ReplaceOldLeader,
+        Fault::Drain,
+        Fault::DrainOldLeader,
         Fault::WithoutBackups,
         Fault::DriveLost,
         Fault::DriveError,
+        Fault::EtcdGone,
+        Fault::EtcdRestored,
     ];
 }
 
