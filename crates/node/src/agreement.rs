@@ -134,7 +134,9 @@ impl Agreement {
     async fn write_leaders(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
         for _ in 0..CHECKS_BETWEEN_ATTEMPTS {
             tokio::time::sleep(CHECK_PAUSE).await;
-            self.leaders.write(&self.replicas, etcd);
+            if let Some(view) = &self.view {
+                self.leaders.write(&self.replicas, etcd, view.meta.epoch(), self.network.as_deref());
+            }
             self.log_ended();
             if joined.is_some_and(|joined| {
                 matches!(joined.state(), JoinedState::Superseded { .. } | JoinedState::Removed)

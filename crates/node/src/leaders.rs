@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placement::{Etcd, Seen};
+use peers::Network;
+use placement::{Epoch, Etcd, Seen};
 use replica::GroupId;
 
 use crate::replicas::Replicas;
@@ -27,7 +28,7 @@ impl Leaders {
     }
 
     /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
-    pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd) {
+    pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd, epoch: Epoch, network: Option<&Network>) {
         for local in replicas.all() {
             let place = local.group.place();
             let known =
@@ -36,13 +37,8 @@ impl Leaders {
                 let (term, members) = (replica.term(), replica.members());
                 let leads = replica.leader() == Some(place.replica);
                 let is_new = known != Some((term, members.since(), replica.version()));
-                (leads && is_new).then(|| Seen {
-                    configuration: members.current().clone(),
-                    index: members.since(),
-                    term,
-                    leader: Some(place.replica),
-                    version: replica.version(),
-                })
+                let node_of = |id| network.and_then(|network| network.node_of(place.group, id));
+                (leads && is_new).then(|| Seen::of(replica, epoch, node_of))
             });
             let Some(seen) = seen else { continue };
             self.written.lock().insert(place.group, seen.clone());
@@ -79,6 +75,9 @@ mod tests {
             term: Term(term),
             leader: Some(ReplicaId(1)),
             version: Version::FIRST,
+            last_replica: ReplicaId(2),
+            nodes: BTreeMap::new(),
+            epoch: Epoch(1),
         };
         let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
         forget_unwritten(&mut written, GroupId(3), &seen(6));

@@ -183,6 +183,11 @@ impl Network {
         self.replicas.write().insert((group, replica), node);
     }
 
+    /// The node of a group's replica, if it was said.
+    pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
+        self.replicas.read().get(&(group, replica)).copied()
+    }
+
     /// Messages to the replica are dropped from now on.
     pub fn forget_replica(&self, group: GroupId, replica: ReplicaId) {
         self.replicas.write().remove(&(group, replica));

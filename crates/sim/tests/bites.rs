@@ -1,6 +1,6 @@
 //! Broken rules of replicas and groups that the judge of simulated clusters finds.
 
-use sim::{ClusterFailureKind, ClusterRules, explore_cluster};
+use sim::{ClusterFailureKind, ClusterRules, NodeRule, explore_cluster};
 
 /// The most runs of an exploration with a broken rule. Each rule is found in far fewer.
 const RUNS: u64 = 2_000;
@@ -26,6 +26,20 @@ fn replica(broken_rule: replica::BrokenRule) -> ClusterRules {
 
 fn shard(broken_rule: shard::BrokenRule) -> ClusterRules {
     ClusterRules { shard: Some(broken_rule), ..ClusterRules::default() }
+}
+
+fn node(broken_rule: NodeRule) -> ClusterRules {
+    ClusterRules { node: Some(broken_rule), ..ClusterRules::default() }
+}
+
+#[test]
+fn a_replica_that_is_deleted_before_its_group_has_left_it_out_is_found() {
+    is_found(node(NodeRule::DeletesUnasked), ClusterFailureKind::Lost);
+}
+
+#[test]
+fn a_replica_that_begins_again_with_its_old_number_is_found() {
+    is_found(node(NodeRule::KeepsName), ClusterFailureKind::Lost);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use replica::{GroupId, NodeId, ReplicaId};
+use replica::{GroupId, NodeId, ReplicaId, Role};
 
 use super::candidates::Candidate;
 use super::replacing::{Replacements, replace};
 use crate::error::PlaceError;
-use crate::values::plan::GroupPlan;
+use crate::values::plan::{GroupPlan, Member};
 use crate::view::{ClusterView, Want};
 
 /// The changes of etcd that a cluster needs.
@@ -21,21 +21,19 @@ pub struct Upkeep {
     pub lacking: Vec<PlaceError>,
 }
 
-/// The changes of etcd that the cluster in `view` needs, with these nodes as `dead`, in groups that have had a leader: replicas on dead and draining nodes are replaced, replicas that left and whose nodes are gone are forgotten, nodes that were drained for good are removed.
+/// The changes of etcd that the cluster in `view` needs, with these nodes as `dead`, in groups that have had a leader: plans of an old backup of etcd give way to what the groups' logs say, replicas on dead and draining nodes are replaced, replicas that left and whose nodes are gone are forgotten, nodes that were drained for good are removed.
 pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     let gone: BTreeSet<NodeId> = dead.iter().chain(view.draining.keys()).copied().collect();
     let live: BTreeSet<NodeId> =
         view.live_nodes().map(|(id, _)| id).filter(|id| !gone.contains(id)).collect();
     let nodes: Vec<Candidate> = view.nodes.iter().map(|(id, node)| Candidate::new(*id, node)).collect();
-    // A group that never had a leader begins with its first members only.
-    let has_begun = |group: &GroupId| view.seen.contains_key(group);
-    let plans = view.want.iter().filter(|(group, _)| has_begun(group));
-    let plans: BTreeMap<GroupId, GroupPlan> =
-        plans.map(|(group, want)| (*group, want.plan.clone())).collect();
+    let plans =
+        view.want.iter().filter_map(|(group, want)| Some((*group, plan_of_log(view, *group, &want.plan)?)));
+    let plans: BTreeMap<GroupId, GroupPlan> = plans.collect();
     let Replacements { changed, lacking } = replace(&plans, &nodes, &gone, &live);
     let mut upkeep = Upkeep { lacking, ..Upkeep::default() };
     for (group, Want { plan, .. }) in &view.want {
-        let wanted = changed.get(group).unwrap_or(plan).clone();
+        let wanted = changed.get(group).or_else(|| plans.get(group)).unwrap_or(plan).clone();
         let wanted = wanted.without_gone(|member| {
             !view.nodes.contains_key(&member.node) && !is_in_group(view, *group, member.replica)
         });
@@ -43,11 +41,38 @@ pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
             upkeep.plans.insert(*group, wanted);
         }
     }
+    // A node may have a member that an old plan does not know.
+    let are_current = view.want.keys().all(|group| plans.contains_key(group) && !view.has_old_plan(*group));
+    if !are_current {
+        return upkeep;
+    }
     let is_last = |(id, drain): (&NodeId, &crate::Drain)| drain.is_last.then_some(*id);
     let removed = view.draining.iter().filter_map(is_last);
     upkeep.removed =
         removed.filter(|node| !view.alive.contains_key(node) && !has_replicas(view, *node)).collect();
     upkeep
+}
+
+/// The plan from which a group goes on. A plan of an old backup of etcd, which knows less than the group's log, gives way to one of the log's members.
+///
+/// `None`, and the group gets no other plan: it never had a leader, and begins with its first members only; or its leader has not written what its log says since etcd was restored; or the plan is an old one, and a change of members is under way, or the nodes of the members are not all known.
+fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<GroupPlan> {
+    let seen = view.seen.get(&group).filter(|seen| seen.epoch == view.meta.epoch())?;
+    if !view.has_old_plan(group) {
+        return Some(plan.clone());
+    }
+    if seen.configuration.is_joint() {
+        return None;
+    }
+    let member = |(replica, role): (ReplicaId, Role)| {
+        let node = *seen.nodes.get(&replica).filter(|node| view.nodes.contains_key(node))?;
+        Some(Member { replica, node, role })
+    };
+    let members: Vec<Member> = seen.configuration.voters().map(member).collect::<Option<_>>()?;
+    let is_witness = |id: ReplicaId| seen.configuration.role(id) == Some(Role::Witness);
+    let mut witnesses = members.iter().map(|member| member.replica).filter(|id| is_witness(*id));
+    let preferred = if is_witness(plan.preferred()) { plan.preferred() } else { witnesses.next()? };
+    plan.replaced_by(members, preferred, seen.last_replica).ok()
 }
 
 /// True if the replica is a member by the group's log, as far as etcd knows.

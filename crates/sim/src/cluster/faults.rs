@@ -34,10 +34,10 @@ pub(super) enum Fault {
     ReadAfterCutOff,
     /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
     OldLeaderReturns,
-    /// A member is to be replaced by a new one.
-    Replace,
-    /// The leader is asked to hand over, and is to be replaced then.
-    ReplaceOldLeader,
+    /// A node is drained: its replicas are to be replaced by new ones.
+    Drain,
+    /// The leader is asked to hand over, and its node is drained then.
+    DrainOldLeader,
     /// The leader is asked for members without a backup, which it is to refuse.
     WithoutBackups,
     /// A drive is lost, with its node.
@@ -46,10 +46,14 @@ pub(super) enum Fault {
     DriveError,
     /// The groups are to be raised to the newest version.
     Finalize,
+    /// Etcd answers nothing for a time.
+    EtcdGone,
+    /// Etcd is restored from a backup, and the epoch raised a moment later.
+    EtcdRestored,
 }
 
 impl Fault {
-    const ALL: [Fault; 17] = [
+    const ALL: [Fault; 19] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -61,12 +65,14 @@ impl Fault {
         Fault::HandOverCutOff,
         Fault::ReadAfterCutOff,
         Fault::OldLeaderReturns,
-        Fault::Replace,
-        Fault::ReplaceOldLeader,
+        Fault::Drain,
+        Fault::DrainOldLeader,
         Fault::WithoutBackups,
         Fault::DriveLost,
         Fault::DriveError,
         Fault::Finalize,
+        Fault::EtcdGone,
+        Fault::EtcdRestored,
     ];
 }
 

@@ -6,9 +6,11 @@
 //!
 //! Of each run: the last committed value of each key has more copies on members' drives than may fail, where no change of members is under way; one node answers reads at a time; the answers that clients got are linearizable, by key or pair of keys, and nothing in them is invented; after healing every node holds the same records, backups and the leader with their values; the groups serve again.
 
+mod agreement;
 mod clients;
 mod driver;
 mod engine;
+mod etcd;
 mod faults;
 mod group;
 mod history;
@@ -27,6 +29,8 @@ use parking_lot::Mutex;
 use self::report::Ended;
 pub use self::report::{ClusterCounts, ClusterFailure, ClusterFailureKind, ClusterReport};
 pub use self::rules::ClusterRules;
+#[cfg(feature = "broken-rules")]
+pub use self::rules::NodeRule;
 use self::world::World;
 use crate::runs::on_all_processors;
 
