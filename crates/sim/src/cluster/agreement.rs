@@ -17,6 +17,7 @@ use shard::Group;
 use units::{Driver as _, Instant};
 
 use super::etcd::Etcd;
+use super::faults::Faults;
 use super::node::Node;
 use super::rules::ClusterRules;
 use crate::Rng;
@@ -41,6 +42,8 @@ pub(super) struct Round {
     pub joined: u64,
     /// Replicas that were left out, and were deleted.
     pub deleted: u64,
+    /// The power of the node is to be cut: a creation or a deletion was cut short.
+    pub is_cut_short: bool,
     /// Replicas for which the placer found no node.
     pub lacking: usize,
 }
@@ -112,7 +115,7 @@ impl Agreement {
         now: Instant,
         of: &mut Node,
         mut etcd: Option<&mut Etcd>,
-        rng: &mut Rng,
+        (rng, faults): (&mut Rng, &Faults),
     ) -> shard::Result<Round> {
         self.start_process(of.life);
         let mut round = Round::default();
@@ -129,11 +132,11 @@ impl Agreement {
         }
         let Some(view) = self.view.clone() else { return Ok(round) };
         if is_current {
-            self.create(&view, of, &mut round)?;
+            self.create(&view, of, (rng, faults.cut_short), &mut round)?;
         }
         self.change_members(&view, of, now);
         if let Some(etcd) = etcd.filter(|_| is_current) {
-            self.delete_left_out(&view, of, etcd, &mut round)?;
+            self.delete_left_out(&view, of, etcd, (rng, faults.cut_short), &mut round)?;
             self.place(&view, etcd, now, &mut round);
         }
         Ok(round)
@@ -235,13 +238,24 @@ impl Agreement {
     }
 
     /// Creates the replicas that plans have on this node, and that the node has not.
-    fn create(&self, view: &ClusterView, of: &mut Node, round: &mut Round) -> shard::Result<()> {
+    fn create(
+        &self,
+        view: &ClusterView,
+        of: &mut Node,
+        (rng, cut_short): (&mut Rng, u64),
+        round: &mut Round,
+    ) -> shard::Result<()> {
         for group in view.want.keys() {
             if of.replica(place_of(*group)).is_some() {
                 continue;
             }
             let Some((own, base)) = new_replica(view, *group, self.node) else { continue };
-            of.create(place_of(*group), (own.replica, own.role), &base)?;
+            let is_cut_short = rng.chance(cut_short);
+            of.create(place_of(*group), (own.replica, own.role), &base, is_cut_short)?;
+            if is_cut_short {
+                round.is_cut_short = true;
+                return Ok(());
+            }
             round.joined += u64::from(base.index == Index(0));
         }
         Ok(())
@@ -277,6 +291,7 @@ impl Agreement {
         view: &ClusterView,
         of: &mut Node,
         etcd: &mut Etcd,
+        (rng, cut_short): (&mut Rng, u64),
         round: &mut Round,
     ) -> shard::Result<()> {
         let mut left_out = Vec::new();
@@ -286,7 +301,10 @@ impl Agreement {
             answer.is_none()
         });
         for (group, since) in left_out {
-            round.deleted += u64::from(of.delete(place_of(group), since)?);
+            let is_cut_short = rng.chance(cut_short);
+            let is_deleted = of.delete(place_of(group), since, is_cut_short)?;
+            round.deleted += u64::from(is_deleted);
+            round.is_cut_short |= is_deleted && is_cut_short;
         }
         for (group, Want { plan, changed }) in &view.want {
             let present = of.replica(place_of(*group)).map(|(replica, _)| replica);
