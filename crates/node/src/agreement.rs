@@ -135,7 +135,8 @@ impl Agreement {
         for _ in 0..CHECKS_BETWEEN_ATTEMPTS {
             tokio::time::sleep(CHECK_PAUSE).await;
             if let Some(view) = &self.view {
-                self.leaders.write(&self.replicas, etcd, view.meta.epoch(), self.network.as_deref());
+                let own = (self.planned.state.node, view.meta.epoch());
+                self.leaders.write(&self.replicas, etcd, own, self.network.as_deref());
             }
             self.log_ended();
             if joined.is_some_and(|joined| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use peers::Network;
 use placement::{Epoch, Etcd, Seen};
-use replica::GroupId;
+use replica::{GroupId, NodeId};
 
 use crate::replicas::Replicas;
 
@@ -28,7 +28,13 @@ impl Leaders {
     }
 
     /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
-    pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd, epoch: Epoch, network: Option<&Network>) {
+    pub(crate) fn write(
+        &self,
+        replicas: &Replicas,
+        etcd: &Etcd,
+        own: (NodeId, Epoch),
+        network: Option<&Network>,
+    ) {
         for local in replicas.all() {
             let place = local.group.place();
             let known =
@@ -38,7 +44,7 @@ impl Leaders {
                 let leads = replica.leader() == Some(place.replica);
                 let is_new = known != Some((term, members.since(), replica.version()));
                 let node_of = |id| network.and_then(|network| network.node_of(place.group, id));
-                (leads && is_new).then(|| Seen::of(replica, epoch, node_of))
+                (leads && is_new).then(|| Seen::of(replica, own, node_of))
             });
             let Some(seen) = seen else { continue };
             self.written.lock().insert(place.group, seen.clone());

@@ -171,15 +171,14 @@ impl Planned {
             let state =
                 local.group.with_replica(|replica| replica.serves_in().map(|_| replica.state().state));
             let Some(state) = state else { continue };
-            match next_step(&state, plan, place.replica) {
+            let may_lead = |id| local.group.could_hand_over_to(id, Duration::ZERO);
+            match next_step(&state, plan, place.replica, &may_lead) {
                 Step::Done => {}
                 Step::OldPlan => {
                     tracing::warn!(group = %place.group, "the group has had later replicas than its plan in etcd: it keeps its members until it has another plan");
                 }
                 Step::Change(wanted) => local.group.tell(Event::Change(wanted)),
-                Step::HandOver(to) if local.group.could_hand_over_to(to, Duration::ZERO) => {
-                    local.group.tell(Event::HandOverTo(to));
-                }
+                Step::HandOver(to) if may_lead(to) => local.group.tell(Event::HandOverTo(to)),
                 Step::HandOver(_) => local.group.tell(Event::HandOver),
             }
         }

@@ -21,8 +21,13 @@ pub enum Step {
     HandOver(ReplicaId),
 }
 
-/// The next step from the members of `state`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both; where there is none, one of the plan's takes the place of another one first, beside the leader.
-pub fn next_step(state: &GroupState, plan: &GroupPlan, leader: ReplicaId) -> Step {
+/// The next step from the members of `state`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both that could lead at once (`may_lead`); where there is none, the others of the plan come first, but for one witness in whose place the leader stays.
+pub fn next_step(
+    state: &GroupState,
+    plan: &GroupPlan,
+    leader: ReplicaId,
+    may_lead: impl Fn(ReplicaId) -> bool,
+) -> Step {
     let current = &state.members;
     let last_replica = state.last_replica.max(current.last_replica());
     if *current == configuration(plan) {
@@ -35,13 +40,18 @@ pub fn next_step(state: &GroupState, plan: &GroupPlan, leader: ReplicaId) -> Ste
         return Step::Change(configuration(plan));
     }
     let witnesses = || plan.members().iter().filter(|member| member.role == Role::Witness);
-    if let Some(both) = witnesses().find(|member| current.role(member.replica).is_some()) {
-        return Step::HandOver(both.replica);
+    let both = || witnesses().map(|member| member.replica).filter(|id| current.role(*id).is_some());
+    if let Some(successor) = both().find(|id| may_lead(*id)) {
+        return Step::HandOver(successor);
     }
     let stands_back = witnesses().next_back().map(|member| member.replica);
     let others = plan.members().iter().filter(|member| Some(member.replica) != stands_back);
     let others = others.map(|member| (member.replica, member.role));
-    Step::Change(Configuration::new(others.chain([(leader, Role::Witness)])))
+    let beside = Configuration::new(others.chain([(leader, Role::Witness)]));
+    match both().next() {
+        Some(successor) if *current == beside => Step::HandOver(successor),
+        _ => Step::Change(beside),
+    }
 }
 
 /// The replica of the group that `node`, which has none, is to create, and the state from which it begins: that of the group's first members where the group never had a leader and etcd was never restored, else no members. None by a plan of an old backup of etcd.
@@ -160,7 +170,9 @@ mod tests {
     fn a_leader_that_is_to_go_hands_over_or_brings_up_a_witness_that_can_lead() {
         let members = |ids: [u64; 3]| configuration(&plan(ids, 9));
         let leader = ReplicaId(1);
-        let step = |current: &Configuration, numbers| next_step(&state(current), &plan(numbers, 9), leader);
+        let step = |current: &Configuration, numbers| {
+            next_step(&state(current), &plan(numbers, 9), leader, |_| true)
+        };
         assert_eq!(step(&members([1, 2, 3]), [1, 2, 4]), Step::Change(members([1, 2, 4])));
         assert_eq!(step(&members([1, 2, 3]), [3, 2, 4]), Step::HandOver(ReplicaId(3)));
         let beside = Configuration::new(
@@ -169,15 +181,20 @@ mod tests {
         );
         assert_eq!(step(&members([1, 2, 3]), [4, 2, 5]), Step::Change(beside.clone()));
         assert_eq!(step(&beside, [4, 2, 5]), Step::HandOver(ReplicaId(4)));
+        // Replica 3 is in both, and lags behind.
+        let current = state(&members([1, 2, 3]));
+        let step = next_step(&current, &plan([3, 2, 4], 9), leader, |id| id != ReplicaId(3));
+        let beside = [(1, Role::Witness), (2, Role::Backup), (3, Role::Witness)];
+        assert_eq!(step, Step::Change(Configuration::new(beside.map(|(id, role)| (ReplicaId(id), role)))));
     }
 
     #[test]
     fn a_group_keeps_its_members_where_it_has_those_of_its_plan_or_later_ones() {
         let current = configuration(&plan([1, 2, 5], 5));
-        assert_eq!(next_step(&state(&current), &plan([1, 2, 5], 5), ReplicaId(1)), Step::Done);
-        assert_eq!(next_step(&state(&current), &plan([1, 2, 4], 4), ReplicaId(1)), Step::OldPlan);
+        assert_eq!(next_step(&state(&current), &plan([1, 2, 5], 5), ReplicaId(1), |_| true), Step::Done);
+        assert_eq!(next_step(&state(&current), &plan([1, 2, 4], 4), ReplicaId(1), |_| true), Step::OldPlan);
         let has_had = GroupState { last_replica: ReplicaId(7), ..state(&current) };
-        assert_eq!(next_step(&has_had, &plan([1, 2, 6], 6), ReplicaId(1)), Step::OldPlan);
+        assert_eq!(next_step(&has_had, &plan([1, 2, 6], 6), ReplicaId(1), |_| true), Step::OldPlan);
     }
 
     #[test]

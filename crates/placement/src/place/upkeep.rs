@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use replica::{GroupId, NodeId, ReplicaId, Role};
+use replica::{GroupId, NodeId, ReplicaId, Role, Version};
 
 use super::candidates::Candidate;
 use super::replacing::{Replacements, replace};
 use crate::error::PlaceError;
 use crate::values::plan::{GroupPlan, Member};
+use crate::values::seen::Seen;
 use crate::view::{ClusterView, Want};
 
 /// The changes of etcd that a cluster needs.
@@ -53,13 +54,13 @@ pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     upkeep
 }
 
-/// The plan from which a group goes on. A plan of an old backup of etcd, which knows less than the group's log, gives way to one of the log's members.
+/// The plan from which a group goes on. A plan of an old backup of etcd, which knows less than the group's log or contradicts it, gives way to one of the log's members.
 ///
 /// `None`, and the group gets no other plan: it never had a leader, and begins with its first members only; or its leader has not written what its log says since etcd was restored; or the plan is an old one, and a change of members is under way, or the nodes of the members are not all known.
 fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<GroupPlan> {
     let seen = view.seen.get(&group).filter(|seen| seen.epoch == view.meta.epoch())?;
-    if !view.has_old_plan(group) {
-        return Some(plan.clone());
+    if !view.has_old_plan(group) && !contradicts(plan, seen) {
+        return Some(with_later_numbers(plan, seen));
     }
     if seen.configuration.is_joint() {
         return None;
@@ -72,7 +73,42 @@ fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<G
     let is_witness = |id: ReplicaId| seen.configuration.role(id) == Some(Role::Witness);
     let mut witnesses = members.iter().map(|member| member.replica).filter(|id| is_witness(*id));
     let preferred = if is_witness(plan.preferred()) { plan.preferred() } else { witnesses.next()? };
-    plan.replaced_by(members, preferred, seen.last_replica).ok()
+    let comes_back = |member: &Member| seen.configuration.member(member.replica).is_some();
+    plan.clone()
+        .without_gone(comes_back)
+        .replaced_by(members, preferred, seen.last_replica.max(plan.last_replica()))
+        .ok()
+}
+
+/// True if the plan has a member on another node than the group has it, or a new replica on the node of a member: the plan follows from an old backup of etcd.
+fn contradicts(plan: &GroupPlan, seen: &Seen) -> bool {
+    plan.members().iter().any(|member| {
+        let on_node =
+            seen.nodes.iter().filter(|(_, node)| **node == member.node).map(|(replica, _)| *replica);
+        let has_moved = seen.nodes.get(&member.replica).is_some_and(|node| *node != member.node);
+        let is_new = seen.configuration.member(member.replica).is_none();
+        has_moved || (is_new && on_node.into_iter().next().is_some())
+    })
+}
+
+/// The plan with numbers above all others for replicas that have not joined while later ones have: the group takes the number of such a replica for one that it had.
+fn with_later_numbers(plan: &GroupPlan, seen: &Seen) -> GroupPlan {
+    let is_late = |member: &&Member| {
+        member.replica <= seen.last_replica && seen.configuration.member(member.replica).is_none()
+    };
+    let late: Vec<Member> = plan.members().iter().filter(is_late).copied().collect();
+    if seen.version < Version::LAST_REPLICA || late.is_empty() {
+        return plan.clone();
+    }
+    let numbers = (plan.last_replica().0 + 1..).map(ReplicaId);
+    let new: Vec<(Member, ReplicaId)> = late.iter().copied().zip(numbers).collect();
+    let number =
+        |of: ReplicaId| new.iter().find(|(member, _)| member.replica == of).map_or(of, |(_, number)| *number);
+    let mut members: Vec<Member> =
+        plan.members().iter().map(|member| Member { replica: number(member.replica), ..*member }).collect();
+    members.sort_by_key(|member| member.replica);
+    let last = new.last().map_or(plan.last_replica(), |(_, number)| *number);
+    plan.replaced_by(members, number(plan.preferred()), last).unwrap_or_else(|_| plan.clone())
 }
 
 /// True if the replica is a member by the group's log, as far as etcd knows.

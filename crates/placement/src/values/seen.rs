@@ -59,10 +59,16 @@ struct MemberFields {
 }
 
 impl Seen {
-    /// The value that the process of a group's leader writes in this epoch of the cluster. `node_of`: the node of a replica, if the process knows it.
-    pub fn of(replica: &Replica, epoch: Epoch, node_of: impl Fn(ReplicaId) -> Option<NodeId>) -> Seen {
+    /// The value that a group's leader on this node writes in this epoch of the cluster. `node_of`: the node of another replica, if the process knows it.
+    pub fn of(
+        replica: &Replica,
+        (node, epoch): (NodeId, Epoch),
+        node_of: impl Fn(ReplicaId) -> Option<NodeId>,
+    ) -> Seen {
         let GroupState { members, since, version, last_replica, .. } = replica.state().state;
-        let nodes = all(&members).filter_map(|(id, _)| Some((id, node_of(id)?))).collect();
+        let own = |id: ReplicaId| (replica.leader() == Some(id)).then_some(node);
+        let nodes =
+            all(&members).filter_map(|(id, _)| Some((id, own(id).or_else(|| node_of(id))?))).collect();
         Seen {
             index: since,
             term: replica.term(),

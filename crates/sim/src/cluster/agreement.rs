@@ -17,6 +17,7 @@ use shard::Group;
 use units::{Driver as _, Instant};
 
 use super::etcd::Etcd;
+use super::faults::Faults;
 use super::node::Node;
 use super::rules::ClusterRules;
 use crate::Rng;
@@ -41,6 +42,8 @@ pub(super) struct Round {
     pub joined: u64,
     /// Replicas that were left out, and were deleted.
     pub deleted: u64,
+    /// The power of the node is to be cut: a creation or a deletion was cut short.
+    pub is_cut_short: bool,
     /// Replicas for which the placer found no node.
     pub lacking: usize,
 }
@@ -103,6 +106,11 @@ impl Agreement {
         self.addresses.get(&(group, replica)).copied()
     }
 
+    /// A message of a replica came from a node. A replica of which the node has not heard is there, as the network of a real process assumes.
+    pub(super) fn learn(&mut self, group: GroupId, replica: ReplicaId, node: usize) {
+        self.addresses.entry((group, replica)).or_insert(node);
+    }
+
     /// A round of a node that runs. `etcd`: if the node reaches it.
     ///
     /// # Errors
@@ -112,7 +120,7 @@ impl Agreement {
         now: Instant,
         of: &mut Node,
         mut etcd: Option<&mut Etcd>,
-        rng: &mut Rng,
+        (rng, faults): (&mut Rng, &Faults),
     ) -> shard::Result<Round> {
         self.start_process(of.life);
         let mut round = Round::default();
@@ -129,11 +137,11 @@ impl Agreement {
         }
         let Some(view) = self.view.clone() else { return Ok(round) };
         if is_current {
-            self.create(&view, of, &mut round)?;
+            self.create(&view, of, (rng, faults.cut_short), &mut round)?;
         }
         self.change_members(&view, of, now);
         if let Some(etcd) = etcd.filter(|_| is_current) {
-            self.delete_left_out(&view, of, etcd, &mut round)?;
+            self.delete_left_out(&view, of, etcd, (rng, faults.cut_short), &mut round)?;
             self.place(&view, etcd, now, &mut round);
         }
         Ok(round)
@@ -220,7 +228,8 @@ impl Agreement {
             let place = group.place();
             let node_of = |id| self.address(place.group, id).map(node_id);
             let seen = group.with_replica(|replica| {
-                (replica.leader() == Some(place.replica)).then(|| Seen::of(replica, epoch, node_of))
+                (replica.leader() == Some(place.replica))
+                    .then(|| Seen::of(replica, (self.node, epoch), node_of))
             });
             if let Some(seen) = seen
                 && self.written.get(&place.group) != Some(&seen)
@@ -232,13 +241,24 @@ impl Agreement {
     }
 
     /// Creates the replicas that plans have on this node, and that the node has not.
-    fn create(&self, view: &ClusterView, of: &mut Node, round: &mut Round) -> shard::Result<()> {
+    fn create(
+        &self,
+        view: &ClusterView,
+        of: &mut Node,
+        (rng, cut_short): (&mut Rng, u64),
+        round: &mut Round,
+    ) -> shard::Result<()> {
         for group in view.want.keys() {
             if of.replica(place_of(*group)).is_some() {
                 continue;
             }
             let Some((own, base)) = new_replica(view, *group, self.node) else { continue };
-            of.create(place_of(*group), (own.replica, own.role), &base)?;
+            let is_cut_short = rng.chance(cut_short);
+            of.create(place_of(*group), (own.replica, own.role), &base, is_cut_short)?;
+            if is_cut_short {
+                round.is_cut_short = true;
+                return Ok(());
+            }
             round.joined += u64::from(base.index == Index(0));
         }
         Ok(())
@@ -255,12 +275,11 @@ impl Agreement {
             let Some(Want { plan, .. }) = view.want.get(&place.group) else { continue };
             let state = group.with_replica(|replica| replica.serves_in().map(|_| replica.state().state));
             let Some(state) = state else { continue };
-            match next_step(&state, plan, place.replica) {
+            let may_lead = |id| group.could_hand_over_to(id, Duration::ZERO);
+            match next_step(&state, plan, place.replica, &may_lead) {
                 Step::Done | Step::OldPlan => {}
                 Step::Change(wanted) => group.tell(Event::Change(wanted)),
-                Step::HandOver(to) if group.could_hand_over_to(to, Duration::ZERO) => {
-                    group.tell(Event::HandOverTo(to));
-                }
+                Step::HandOver(to) if may_lead(to) => group.tell(Event::HandOverTo(to)),
                 Step::HandOver(_) => group.tell(Event::HandOver),
             }
         }
@@ -272,6 +291,7 @@ impl Agreement {
         view: &ClusterView,
         of: &mut Node,
         etcd: &mut Etcd,
+        (rng, cut_short): (&mut Rng, u64),
         round: &mut Round,
     ) -> shard::Result<()> {
         let mut left_out = Vec::new();
@@ -281,7 +301,10 @@ impl Agreement {
             answer.is_none()
         });
         for (group, since) in left_out {
-            round.deleted += u64::from(of.delete(place_of(group), since)?);
+            let is_cut_short = rng.chance(cut_short);
+            let is_deleted = of.delete(place_of(group), since, is_cut_short)?;
+            round.deleted += u64::from(is_deleted);
+            round.is_cut_short |= is_deleted && is_cut_short;
         }
         for (group, Want { plan, changed }) in &view.want {
             let present = of.replica(place_of(*group)).map(|(replica, _)| replica);

@@ -91,6 +91,8 @@ pub(super) struct Faults {
     pub restarts: u64,
     /// One time in so many the leader is cut off when a change of members has begun.
     pub cut_changes: u64,
+    /// So many of a hundred creations and deletions of replicas a power cut cuts short, between the log and the node's state.
+    pub cut_short: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],
     /// The longest pause of a client between two operations, in microseconds.
@@ -136,6 +138,7 @@ impl Faults {
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
             cut_changes: one_of(&[2, 8, u64::MAX]),
+            cut_short: one_of(&[0, 5, 20]),
             think_us: one_of(&[10_000, 50_000, 200_000]),
             reads: one_of(&[2, 5, 8]),
             groups: usize::try_from(one_of(&[1, 1, 2, 3])).unwrap_or(1),
@@ -152,7 +155,7 @@ impl Faults {
     /// The run after its faults: messages take their time, and are neither lost nor slow; clients ask without long pauses.
     pub(super) fn end(&mut self) {
         (self.lost, self.slow_us) = (u64::MAX, 100);
-        (self.restarts, self.cut_changes) = (u64::MAX, u64::MAX);
+        (self.restarts, self.cut_changes, self.cut_short) = (u64::MAX, u64::MAX, 0);
         self.think_us = self.think_us.min(LAST_THINK_US);
     }
 

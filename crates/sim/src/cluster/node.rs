@@ -258,17 +258,21 @@ impl Node {
         Ok(())
     }
 
-    /// Creates a replica on a node that runs, which begins with this state: in the log first, then in the node's state.
+    /// Creates a replica on a node that runs, which begins with this state: in the log first, then in the node's state. `is_cut_short`: in the log only.
     pub(super) fn create(
         &mut self,
         group: usize,
         replica: (ReplicaId, Role),
         base: &Base,
+        is_cut_short: bool,
     ) -> shard::Result<()> {
         let Some(mut up) = self.up.take() else { return Ok(()) };
         let stored = StoredGroup::new(base.clone());
         let created = block_on(&*up.driver, up.log.write(id_of(group), &Change::State(stored.clone())))
             .and_then(|()| {
+                if is_cut_short {
+                    return Ok(());
+                }
                 self.replicas.insert(group, replica);
                 if let Some((tables, committed)) = self.tables.get_mut(group).zip(self.committed.get(group)) {
                     *tables = Arc::new(ModelTables::new(committed));
@@ -279,8 +283,13 @@ impl Node {
         created
     }
 
-    /// Deletes a replica of a node that runs, which the change of members at `left_out_at` left out: from the node's state first. False: the replica has applied a later change meanwhile, and stays.
-    pub(super) fn delete(&mut self, group: usize, left_out_at: Index) -> shard::Result<bool> {
+    /// Deletes a replica of a node that runs, which the change of members at `left_out_at` left out: from the node's state first. `is_cut_short`: from the state only. False: the replica has applied a later change meanwhile, and stays.
+    pub(super) fn delete(
+        &mut self,
+        group: usize,
+        left_out_at: Index,
+        is_cut_short: bool,
+    ) -> shard::Result<bool> {
         let Some(up) = &mut self.up else { return Ok(false) };
         let Some(hosted) = up.groups.get(&group) else { return Ok(false) };
         if hosted.group.with_replica(|replica| replica.members().since()) > left_out_at {
@@ -290,7 +299,9 @@ impl Node {
         block_on(&*up.driver, hosted.group.finished());
         up.groups.remove(&group);
         self.replicas.remove(&group);
-        block_on(&*up.driver, up.log.write(id_of(group), &Change::Removed))?;
+        if !is_cut_short {
+            block_on(&*up.driver, up.log.write(id_of(group), &Change::Removed))?;
+        }
         Ok(true)
     }
 

@@ -36,6 +36,8 @@ pub struct ClusterCounts {
     pub joined: u64,
     /// Replicas that their groups had left out, and that their nodes deleted.
     pub deleted: u64,
+    /// Creations and deletions of replicas that a power cut cut short.
+    pub cut_short: u64,
     /// Times in which etcd answered nothing.
     pub etcd_outages: u64,
     /// Restores of etcd from a backup.
@@ -75,6 +77,7 @@ impl AddAssign for ClusterCounts {
         self.plans += other.plans;
         self.joined += other.joined;
         self.deleted += other.deleted;
+        self.cut_short += other.cut_short;
         self.etcd_outages += other.etcd_outages;
         self.etcd_restores += other.etcd_restores;
         self.replacements_forgotten += other.replacements_forgotten;

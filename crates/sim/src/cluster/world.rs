@@ -47,22 +47,55 @@ const RESTART: Duration = Duration::from_millis(3);
 
 /// An event that is to come.
 enum What {
-    Deliver { node: usize, group: GroupId, replicas: (ReplicaId, ReplicaId), message: Box<PeerMessage> },
-    Start { node: usize, life: u64 },
-    Die { node: usize, life: u64 },
-    Flush { node: usize },
-    Ask { client: usize, turn: u64 },
-    GiveUp { client: usize, turn: u64 },
+    Deliver {
+        nodes: (usize, usize),
+        group: GroupId,
+        replicas: (ReplicaId, ReplicaId),
+        message: Box<PeerMessage>,
+    },
+    Start {
+        node: usize,
+        life: u64,
+    },
+    Die {
+        node: usize,
+        life: u64,
+    },
+    Flush {
+        node: usize,
+    },
+    Ask {
+        client: usize,
+        turn: u64,
+    },
+    GiveUp {
+        client: usize,
+        turn: u64,
+    },
     Fault,
-    CutOff { node: usize, until: Duration },
-    CutOffAndRestart { leader: usize, candidate: usize },
-    OldLeaderReturns { group: usize },
-    Drain { node: usize },
-    Undrain { node: usize },
+    CutOff {
+        node: usize,
+        until: Duration,
+    },
+    CutOffAndRestart {
+        leader: usize,
+        candidate: usize,
+    },
+    OldLeaderReturns {
+        group: usize,
+    },
+    Drain {
+        node: usize,
+    },
+    Undrain {
+        node: usize,
+    },
     RaiseEpoch,
     EtcdReturns,
     BackUpEtcd,
-    Agree { node: usize },
+    Agree {
+        node: usize,
+    },
     EndCuts,
     Check,
 }
@@ -337,28 +370,32 @@ impl World {
             u64::from(matches!(message, PeerMessage::Answer(_, PeerAnswer::Rows(_))));
         let message = Box::new(message);
         for _ in 0..u64::from(self.rng.below(self.faults.lost) == 0) {
-            self.send_once(to, group, replicas, message.clone());
+            self.send_once((from, to), group, replicas, message.clone());
         }
-        self.send_once(to, group, replicas, message);
+        self.send_once((from, to), group, replicas, message);
     }
 
     fn send_once(
         &mut self,
-        node: usize,
+        nodes: (usize, usize),
         group: GroupId,
         replicas: (ReplicaId, ReplicaId),
         message: Box<PeerMessage>,
     ) {
         let slow = if self.rng.below(20) == 0 { self.faults.slow_us } else { 100 };
-        self.after_us(10 + slow, What::Deliver { node, group, replicas, message });
+        self.after_us(10 + slow, What::Deliver { nodes, group, replicas, message });
     }
 
     fn happens(&mut self, what: What) {
         match what {
-            What::Deliver { node, group, replicas, message } => {
+            What::Deliver { nodes, group, replicas, message } => {
+                let (from, node) = nodes;
                 if asks_for_vote(&message) && self.rng.below(self.faults.restarts) == 0 {
                     self.restart(node);
-                    return self.after(RESTART, What::Deliver { node, group, replicas, message });
+                    return self.after(RESTART, What::Deliver { nodes, group, replicas, message });
+                }
+                if let Some(of) = self.agreements.get_mut(node) {
+                    of.learn(group, replicas.0, from);
                 }
                 self.visit(node, |node| {
                     let group = node.group(place_of(group));

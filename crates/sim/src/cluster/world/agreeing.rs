@@ -53,13 +53,17 @@ impl World {
         let etcd = (reaches && !self.etcd.is_gone()).then_some(&mut self.etcd);
         let parts = self.nodes.get_mut(node).zip(self.agreements.get_mut(node));
         let Some((of, agreement)) = parts.filter(|(of, _)| of.is_free(self.now)) else { return };
-        let (life, round) = (of.life, agreement.round(self.now, of, etcd, &mut self.rng));
+        let (life, round) = (of.life, agreement.round(self.now, of, etcd, (&mut self.rng, &self.faults)));
         match round {
             Ok(round) => {
                 self.ended.counts.joined += round.joined;
                 self.ended.counts.deleted += round.deleted;
                 if round.lacking > 0 {
                     self.add_spare_node();
+                }
+                if round.is_cut_short {
+                    self.ended.counts.cut_short += 1;
+                    self.die(node);
                 }
             }
             Err(_) if self.nodes.get(node).is_some_and(|of| of.has_bad_drive) => {
