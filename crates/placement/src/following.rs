@@ -181,11 +181,14 @@ mod tests {
         );
         assert_eq!(step(&members([1, 2, 3]), [4, 2, 5]), Step::Change(beside.clone()));
         assert_eq!(step(&beside, [4, 2, 5]), Step::HandOver(ReplicaId(4)));
-        // Replica 3 is in both, and lags behind.
+        // Replica 3 is in both, and lags behind: nobody else can take its place.
         let current = state(&members([1, 2, 3]));
-        let step = next_step(&current, &plan([3, 2, 4], 9), leader, |id| id != ReplicaId(3));
-        let beside = [(1, Role::Witness), (2, Role::Backup), (3, Role::Witness)];
-        assert_eq!(step, Step::Change(Configuration::new(beside.map(|(id, role)| (ReplicaId(id), role)))));
+        let lags = |plan: &GroupPlan| next_step(&current, plan, leader, |id| id != ReplicaId(3));
+        assert_eq!(lags(&plan([3, 2, 4], 9)), Step::HandOver(ReplicaId(3)));
+        // With another backup there is a member to bring up meanwhile.
+        let beside = [(1, Role::Witness), (3, Role::Witness), (4, Role::Backup)];
+        let beside = Configuration::new(beside.map(|(id, role)| (ReplicaId(id), role)));
+        assert_eq!(lags(&plan([3, 4, 5], 9)), Step::Change(beside));
     }
 
     #[test]
