@@ -198,6 +198,7 @@ impl Agreement {
         if self.view.as_ref().is_some_and(|before| before.meta.epoch() != view.meta.epoch()) {
             self.leaders.forget();
         }
+        self.leaders.compare(&view);
         self.has_met = true;
         self.is_current = true;
         self.planned.state.belonging = Some(Belonging { remembered, replicas, values });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use peers::Network;
-use placement::{Epoch, Etcd, Seen};
+use placement::{ClusterView, Epoch, Etcd, Seen};
 use replica::{GroupId, NodeId};
 
 use crate::replicas::Replicas;
@@ -25,6 +25,11 @@ impl Leaders {
     /// Etcd may have lost what was written: all is written again.
     pub(crate) fn forget(&self) {
         self.written.lock().clear();
+    }
+
+    /// Etcd holds these values: those that are not what was written are written again. A restored etcd may hold older ones.
+    pub(crate) fn compare(&self, view: &ClusterView) {
+        self.written.lock().retain(|group, seen| view.seen.get(group).is_none_or(|held| held == seen));
     }
 
     /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.

@@ -1,6 +1,6 @@
 //! The replicas that this node has, and how they come to be those of the groups' plans in etcd.
 //!
-//! The group's own log is the truth about its members. A plan makes a node create a replica, which begins without any members; a leader asks its group for the members of the plan; a replica that the plan has no more is deleted once another member says that the group has left it out.
+//! The group's own log is the truth about its members. A plan makes a node create a replica, which begins without any members; a leader asks its group for the members of the plan; a replica that the plan has no more is deleted once more than half of the plan's members say that the group has left it out.
 //!
 //! Crash safety: a replica is in the groups' log before it is in the node's state, and leaves the state before the log. A replica that the log has and the state has not is one whose creation or deletion a crash cut short: it is deleted at the next start. A replica that the state has and the log has not was lost, and is never begun again: it may have voted.
 
@@ -40,6 +40,8 @@ pub(crate) struct Planned {
     asked: BTreeMap<GroupId, oneshot::Receiver<Option<Index>>>,
     /// The earliest time at which the groups that this process leads are asked again for the members of their plans.
     change_at: Instant,
+    /// Times at which they were asked.
+    changes: usize,
     /// Messages for people that were logged last, by group: each is logged once in a row.
     logged: BTreeMap<GroupId, String>,
 }
@@ -62,6 +64,7 @@ impl Planned {
             version: Version::FIRST,
             asked,
             change_at: Instant::now(),
+            changes: 0,
             logged,
         }
     }
@@ -162,6 +165,7 @@ impl Planned {
             return;
         }
         self.change_at = now + CHANGE_PAUSE;
+        self.changes += 1;
         for local in self.replicas.all() {
             let place = local.group.place();
             if local.group.with_replica(Replica::version) < self.version {
@@ -171,15 +175,18 @@ impl Planned {
             let state =
                 local.group.with_replica(|replica| replica.serves_in().map(|_| replica.state().state));
             let Some(state) = state else { continue };
-            let may_lead = |id| local.group.could_hand_over_to(id, Duration::ZERO);
-            match next_step(&state, plan, place.replica, &may_lead) {
+            match next_step(&state, plan, place.replica) {
                 Step::Done => {}
                 Step::OldPlan => {
                     tracing::warn!(group = %place.group, "the group has had later replicas than its plan in etcd: it keeps its members until it has another plan");
                 }
                 Step::Change(wanted) => local.group.tell(Event::Change(wanted)),
-                Step::HandOver(to) if may_lead(to) => local.group.tell(Event::HandOverTo(to)),
-                Step::HandOver(_) => local.group.tell(Event::HandOver),
+                Step::HandOver(witnesses) => {
+                    let could = |to| local.group.could_hand_over_to(to, Duration::ZERO);
+                    if let Some(to) = Step::successor(&witnesses, self.changes, could) {
+                        local.group.tell(Event::HandOverTo(to));
+                    }
+                }
             }
         }
     }

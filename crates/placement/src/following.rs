@@ -17,17 +17,24 @@ pub enum Step {
     OldPlan,
     /// The group is to have these members.
     Change(Configuration),
-    /// This witness of the plan is to lead.
-    HandOver(ReplicaId),
+    /// One of these witnesses of the plan, which are members, is to lead: a leader that the plan has no more would only do the same.
+    HandOver(Vec<ReplicaId>),
 }
 
-/// The next step from the members of `state`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both that could lead at once (`may_lead`); where there is none, the others of the plan come first, but for one witness in whose place the leader stays.
-pub fn next_step(
-    state: &GroupState,
-    plan: &GroupPlan,
-    leader: ReplicaId,
-    may_lead: impl Fn(ReplicaId) -> bool,
-) -> Step {
+impl Step {
+    /// The witness to hand over to, of those of [`Step::HandOver`]: one that could take over at once, else each in turn, by the number of the attempt. The leader waits until that one has everything committed.
+    pub fn successor(
+        witnesses: &[ReplicaId],
+        attempt: usize,
+        could_at_once: impl Fn(ReplicaId) -> bool,
+    ) -> Option<ReplicaId> {
+        let at_once = witnesses.iter().copied().find(|witness| could_at_once(*witness));
+        at_once.or_else(|| witnesses.get(attempt.checked_rem(witnesses.len())?).copied())
+    }
+}
+
+/// The next step from the members of `state`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both; where there are none, one of the plan's takes the place of another one first, beside the leader.
+pub fn next_step(state: &GroupState, plan: &GroupPlan, leader: ReplicaId) -> Step {
     let current = &state.members;
     let last_replica = state.last_replica.max(current.last_replica());
     if *current == configuration(plan) {
@@ -40,18 +47,15 @@ pub fn next_step(
         return Step::Change(configuration(plan));
     }
     let witnesses = || plan.members().iter().filter(|member| member.role == Role::Witness);
-    let both = || witnesses().map(|member| member.replica).filter(|id| current.role(*id).is_some());
-    if let Some(successor) = both().find(|id| may_lead(*id)) {
-        return Step::HandOver(successor);
+    let both = witnesses().map(|member| member.replica).filter(|replica| current.role(*replica).is_some());
+    let both: Vec<ReplicaId> = both.collect();
+    if !both.is_empty() {
+        return Step::HandOver(both);
     }
     let stands_back = witnesses().next_back().map(|member| member.replica);
     let others = plan.members().iter().filter(|member| Some(member.replica) != stands_back);
     let others = others.map(|member| (member.replica, member.role));
-    let beside = Configuration::new(others.chain([(leader, Role::Witness)]));
-    match both().next() {
-        Some(successor) if *current == beside => Step::HandOver(successor),
-        _ => Step::Change(beside),
-    }
+    Step::Change(Configuration::new(others.chain([(leader, Role::Witness)])))
 }
 
 /// The replica of the group that `node`, which has none, is to create, and the state from which it begins: that of the group's first members where the group never had a leader and etcd was never restored, else no members. None by a plan of an old backup of etcd.
@@ -170,34 +174,35 @@ mod tests {
     fn a_leader_that_is_to_go_hands_over_or_brings_up_a_witness_that_can_lead() {
         let members = |ids: [u64; 3]| configuration(&plan(ids, 9));
         let leader = ReplicaId(1);
-        let step = |current: &Configuration, numbers| {
-            next_step(&state(current), &plan(numbers, 9), leader, |_| true)
-        };
+        let step = |current: &Configuration, numbers| next_step(&state(current), &plan(numbers, 9), leader);
         assert_eq!(step(&members([1, 2, 3]), [1, 2, 4]), Step::Change(members([1, 2, 4])));
-        assert_eq!(step(&members([1, 2, 3]), [3, 2, 4]), Step::HandOver(ReplicaId(3)));
+        assert_eq!(step(&members([1, 2, 3]), [3, 2, 4]), Step::HandOver(vec![ReplicaId(3)]));
         let beside = Configuration::new(
             [(1, Role::Witness), (2, Role::Backup), (4, Role::Witness)]
                 .map(|(id, role)| (ReplicaId(id), role)),
         );
         assert_eq!(step(&members([1, 2, 3]), [4, 2, 5]), Step::Change(beside.clone()));
-        assert_eq!(step(&beside, [4, 2, 5]), Step::HandOver(ReplicaId(4)));
-        // Replica 3 is in both, and lags behind: nobody else can take its place.
-        let current = state(&members([1, 2, 3]));
-        let lags = |plan: &GroupPlan| next_step(&current, plan, leader, |id| id != ReplicaId(3));
-        assert_eq!(lags(&plan([3, 2, 4], 9)), Step::HandOver(ReplicaId(3)));
-        // With another backup there is a member to bring up meanwhile.
-        let beside = [(1, Role::Witness), (3, Role::Witness), (4, Role::Backup)];
-        let beside = Configuration::new(beside.map(|(id, role)| (ReplicaId(id), role)));
-        assert_eq!(lags(&plan([3, 4, 5], 9)), Step::Change(beside));
+        assert_eq!(step(&beside, [4, 2, 5]), Step::HandOver(vec![ReplicaId(4)]));
+    }
+
+    #[test]
+    fn a_leader_hands_over_to_a_witness_that_can_take_over_else_to_each_in_turn() {
+        let witnesses = [3, 6].map(ReplicaId);
+        let successor = |attempt, ready: u64| {
+            Step::successor(&witnesses, attempt, |witness| witness.0 == ready).unwrap().0
+        };
+        assert_eq!((successor(0, 6), successor(1, 6)), (6, 6));
+        assert_eq!((successor(0, 9), successor(1, 9), successor(2, 9)), (3, 6, 3));
+        assert_eq!(Step::successor(&[], 0, |_| true), None);
     }
 
     #[test]
     fn a_group_keeps_its_members_where_it_has_those_of_its_plan_or_later_ones() {
         let current = configuration(&plan([1, 2, 5], 5));
-        assert_eq!(next_step(&state(&current), &plan([1, 2, 5], 5), ReplicaId(1), |_| true), Step::Done);
-        assert_eq!(next_step(&state(&current), &plan([1, 2, 4], 4), ReplicaId(1), |_| true), Step::OldPlan);
+        assert_eq!(next_step(&state(&current), &plan([1, 2, 5], 5), ReplicaId(1)), Step::Done);
+        assert_eq!(next_step(&state(&current), &plan([1, 2, 4], 4), ReplicaId(1)), Step::OldPlan);
         let has_had = GroupState { last_replica: ReplicaId(7), ..state(&current) };
-        assert_eq!(next_step(&has_had, &plan([1, 2, 6], 6), ReplicaId(1), |_| true), Step::OldPlan);
+        assert_eq!(next_step(&has_had, &plan([1, 2, 6], 6), ReplicaId(1)), Step::OldPlan);
     }
 
     #[test]

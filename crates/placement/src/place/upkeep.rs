@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use uuid::Uuid;
+
 use replica::{GroupId, NodeId, ReplicaId, Role, Version};
 
 use super::candidates::Candidate;
@@ -31,14 +33,19 @@ pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     let plans =
         view.want.iter().filter_map(|(group, want)| Some((*group, plan_of_log(view, *group, &want.plan)?)));
     let plans: BTreeMap<GroupId, GroupPlan> = plans.collect();
+    let is_unknown = |member: &Member| member.node == unknown_node(member.replica);
+    let unknown = plans.values().flat_map(GroupPlan::members).filter(|member| is_unknown(member));
+    let gone: BTreeSet<NodeId> = unknown.map(|member| member.node).chain(gone).collect();
     let Replacements { changed, lacking } = replace(&plans, &nodes, &gone, &live);
     let mut upkeep = Upkeep { lacking, ..Upkeep::default() };
     for (group, Want { plan, .. }) in &view.want {
         let wanted = changed.get(group).or_else(|| plans.get(group)).unwrap_or(plan).clone();
         let wanted = wanted.without_gone(|member| {
-            !view.nodes.contains_key(&member.node) && !is_in_group(view, *group, member.replica)
+            let is_left =
+                !view.nodes.contains_key(&member.node) && !is_in_group(view, *group, member.replica);
+            is_left || is_unknown(member)
         });
-        if wanted != *plan {
+        if wanted != *plan && !wanted.members().iter().any(is_unknown) {
             upkeep.plans.insert(*group, wanted);
         }
     }
@@ -54,9 +61,14 @@ pub fn upkeep(view: &ClusterView, dead: &BTreeSet<NodeId>) -> Upkeep {
     upkeep
 }
 
-/// The plan from which a group goes on. A plan of an old backup of etcd, which knows less than the group's log or contradicts it, gives way to one of the log's members.
+/// Stands for the node of a member that etcd has forgotten, and whose replica nobody has heard of: a dead node. No node has such a name, which is drawn from far more numbers.
+fn unknown_node(replica: ReplicaId) -> NodeId {
+    NodeId(Uuid::from_u128(u128::MAX - u128::from(replica.0)))
+}
+
+/// The plan from which a group goes on. A plan of an old backup of etcd, which knows less than the group's log or contradicts it, gives way to one of the log's members. Those whose nodes nobody knows are on [`unknown_node`]s.
 ///
-/// `None`, and the group gets no other plan: it never had a leader, and begins with its first members only; or its leader has not written what its log says since etcd was restored; or the plan is an old one, and a change of members is under way, or the nodes of the members are not all known.
+/// `None`, and the group gets no other plan: it never had a leader, and begins with its first members only; or its leader has not written what its log says since etcd was restored; or the plan is an old one, and a change of members is under way.
 fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<GroupPlan> {
     let seen = view.seen.get(&group).filter(|seen| seen.epoch == view.meta.epoch())?;
     if !view.has_old_plan(group) && !contradicts(plan, seen) {
@@ -66,10 +78,10 @@ fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<G
         return None;
     }
     let member = |(replica, role): (ReplicaId, Role)| {
-        let node = *seen.nodes.get(&replica).filter(|node| view.nodes.contains_key(node))?;
-        Some(Member { replica, node, role })
+        let node = seen.nodes.get(&replica).filter(|node| view.nodes.contains_key(node));
+        Member { replica, node: node.copied().unwrap_or_else(|| unknown_node(replica)), role }
     };
-    let members: Vec<Member> = seen.configuration.voters().map(member).collect::<Option<_>>()?;
+    let members: Vec<Member> = seen.configuration.voters().map(member).collect();
     let is_witness = |id: ReplicaId| seen.configuration.role(id) == Some(Role::Witness);
     let mut witnesses = members.iter().map(|member| member.replica).filter(|id| is_witness(*id));
     let preferred = if is_witness(plan.preferred()) { plan.preferred() } else { witnesses.next()? };
@@ -80,15 +92,15 @@ fn plan_of_log(view: &ClusterView, group: GroupId, plan: &GroupPlan) -> Option<G
         .ok()
 }
 
-/// True if the plan has a member on another node than the group has it, or a new replica on the node of a member: the plan follows from an old backup of etcd.
+/// True if the plan has a member on another node than the group has it, or the group got a member on the node of another one: the plan follows from an old backup of etcd.
 fn contradicts(plan: &GroupPlan, seen: &Seen) -> bool {
-    plan.members().iter().any(|member| {
-        let on_node =
-            seen.nodes.iter().filter(|(_, node)| **node == member.node).map(|(replica, _)| *replica);
-        let has_moved = seen.nodes.get(&member.replica).is_some_and(|node| *node != member.node);
-        let is_new = seen.configuration.member(member.replica).is_none();
-        has_moved || (is_new && on_node.into_iter().next().is_some())
-    })
+    let nodes: BTreeSet<&NodeId> = seen.nodes.values().collect();
+    if nodes.len() < seen.nodes.len() {
+        return true;
+    }
+    let has_moved =
+        |member: &Member| seen.nodes.get(&member.replica).is_some_and(|node| *node != member.node);
+    plan.members().iter().any(has_moved)
 }
 
 /// The plan with numbers above all others for replicas that have not joined while later ones have: the group takes the number of such a replica for one that it had.

@@ -64,6 +64,8 @@ pub(super) struct Agreement {
     has_registered: bool,
     asked: BTreeMap<GroupId, LeftOut>,
     change_at: Instant,
+    /// Times at which leaders were asked.
+    changes: usize,
     /// The last values that were written of the groups that this node leads.
     written: BTreeMap<GroupId, Seen>,
     silent: SilentNodes,
@@ -86,6 +88,7 @@ impl Agreement {
             has_registered: false,
             asked: BTreeMap::new(),
             change_at: Instant::ORIGIN,
+            changes: 0,
             written: BTreeMap::new(),
             silent: SilentNodes::default(),
             place_at: Instant::ORIGIN,
@@ -231,8 +234,10 @@ impl Agreement {
                 (replica.leader() == Some(place.replica))
                     .then(|| Seen::of(replica, (self.node, epoch), node_of))
             });
+            // A restored etcd may hold an older value than was written.
+            let held = self.view.as_ref().and_then(|view| view.seen.get(&place.group));
             if let Some(seen) = seen
-                && self.written.get(&place.group) != Some(&seen)
+                && (self.written.get(&place.group) != Some(&seen) || held != Some(&seen))
             {
                 etcd.write_seen(place.group, &seen);
                 self.written.insert(place.group, seen);
@@ -270,17 +275,21 @@ impl Agreement {
             return;
         }
         self.change_at = now.after(CHANGE_PAUSE);
+        self.changes += 1;
         for group in of.groups() {
             let place = group.place();
             let Some(Want { plan, .. }) = view.want.get(&place.group) else { continue };
             let state = group.with_replica(|replica| replica.serves_in().map(|_| replica.state().state));
             let Some(state) = state else { continue };
-            let may_lead = |id| group.could_hand_over_to(id, Duration::ZERO);
-            match next_step(&state, plan, place.replica, &may_lead) {
+            match next_step(&state, plan, place.replica) {
                 Step::Done | Step::OldPlan => {}
                 Step::Change(wanted) => group.tell(Event::Change(wanted)),
-                Step::HandOver(to) if may_lead(to) => group.tell(Event::HandOverTo(to)),
-                Step::HandOver(_) => group.tell(Event::HandOver),
+                Step::HandOver(witnesses) => {
+                    let could = |to| group.could_hand_over_to(to, Duration::ZERO);
+                    if let Some(to) = Step::successor(&witnesses, self.changes, could) {
+                        group.tell(Event::HandOverTo(to));
+                    }
+                }
             }
         }
     }

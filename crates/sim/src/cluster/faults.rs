@@ -34,7 +34,7 @@ pub(super) enum Fault {
     ReadAfterCutOff,
     /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
     OldLeaderReturns,
-    /// A node is drained: its replicas are to be replaced by new ones.
+    /// A node is drained, or two: their replicas are to be replaced by new ones.
     Drain,
     /// The leader is asked to hand over, and its node is drained then.
     DrainOldLeader,
@@ -91,6 +91,8 @@ pub(super) struct Faults {
     pub restarts: u64,
     /// One time in so many the leader is cut off when a change of members has begun.
     pub cut_changes: u64,
+    /// One time in so many the power of all machines is cut when a node has deleted a replica.
+    pub cut_deletions: u64,
     /// So many of a hundred creations and deletions of replicas a power cut cuts short, between the log and the node's state.
     pub cut_short: u64,
     /// The weight of each kind of fault.
@@ -138,6 +140,7 @@ impl Faults {
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
             cut_changes: one_of(&[2, 8, u64::MAX]),
+            cut_deletions: one_of(&[2, 8, u64::MAX]),
             cut_short: one_of(&[0, 5, 20]),
             think_us: one_of(&[10_000, 50_000, 200_000]),
             reads: one_of(&[2, 5, 8]),
@@ -155,7 +158,8 @@ impl Faults {
     /// The run after its faults: messages take their time, and are neither lost nor slow; clients ask without long pauses.
     pub(super) fn end(&mut self) {
         (self.lost, self.slow_us) = (u64::MAX, 100);
-        (self.restarts, self.cut_changes, self.cut_short) = (u64::MAX, u64::MAX, 0);
+        (self.restarts, self.cut_changes, self.cut_deletions) = (u64::MAX, u64::MAX, u64::MAX);
+        self.cut_short = 0;
         self.think_us = self.think_us.min(LAST_THINK_US);
     }
 

@@ -172,13 +172,26 @@ fn a_plan_of_an_old_backup_gives_way_to_what_the_log_says_once_its_leader_has_wr
     // With a node to replace the new replica has a number above all.
     let replaced = upkeep(&view, &BTreeSet::from([id(1)])).plans.remove(&GROUP).unwrap();
     assert_eq!(replaced.last_replica(), ReplicaId(6));
-    // The node of a member is not known, or not in the cluster: the group waits.
+    // The node of a member is not known: the member is replaced, where there is a free node.
     let (unknown, _) = log.nodes.last_key_value().unwrap();
     let mut nodes = log.nodes.clone();
     nodes.remove(unknown);
-    view.seen.insert(GROUP, Seen { epoch: Epoch(2), nodes, ..log.clone() });
-    assert_eq!(upkeep(&view, &BTreeSet::new()), Upkeep::default());
-    view.seen.insert(GROUP, Seen { epoch: Epoch(2), ..log });
-    view.nodes.retain(|node, _| before.member_on(*node).is_none());
-    assert_eq!(upkeep(&view, &BTreeSet::new()), Upkeep::default());
+    view.seen.insert(GROUP, Seen { epoch: Epoch(2), nodes: nodes.clone(), ..log.clone() });
+    let replaced = upkeep(&view, &BTreeSet::new()).plans.remove(&GROUP).unwrap();
+    let kept = |plan: &GroupPlan| nodes.keys().all(|replica| plan.member(*replica).is_some());
+    assert!(kept(&replaced) && replaced.member(ReplicaId(6)).is_some(), "{replaced:?}");
+    assert!(replaced.replicas().all(|member| view.nodes.contains_key(&member.node)), "{replaced:?}");
+    view.alive.clear();
+    let none = upkeep(&view, &BTreeSet::new());
+    assert!(none.plans.is_empty() && none.lacking.len() == 1, "{none:?}");
+    // Two members are on one node: the group goes on from its voters.
+    let learner = (ReplicaId(7), Role::Witness);
+    let configuration = log.configuration.clone().with_learners([learner]);
+    let mut nodes = log.nodes.clone();
+    nodes.insert(learner.0, *log.nodes.values().next().unwrap());
+    let last_replica = learner.0;
+    set_plan(&mut view, replaced);
+    view.seen.insert(GROUP, Seen { epoch: Epoch(2), configuration, nodes, last_replica, ..log });
+    let from_voters = upkeep(&view, &BTreeSet::new()).plans.remove(&GROUP).unwrap();
+    assert_eq!((from_voters.members(), from_voters.last_replica()), (before.members(), ReplicaId(7)));
 }

@@ -58,6 +58,9 @@ impl World {
             Ok(round) => {
                 self.ended.counts.joined += round.joined;
                 self.ended.counts.deleted += round.deleted;
+                if round.deleted > 0 && self.rng.below(self.faults.cut_deletions) == 0 {
+                    (0..self.nodes.len()).for_each(|node| self.die(node));
+                }
                 if round.lacking > 0 {
                     self.add_spare_node();
                 }

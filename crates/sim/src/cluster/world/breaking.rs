@@ -53,7 +53,12 @@ impl World {
             }
             Fault::ReadAfterCutOff => self.read_after_cut_off(),
             Fault::OldLeaderReturns => self.return_old_leader(group),
-            Fault::Drain => self.drain(node),
+            Fault::Drain => {
+                self.drain(node);
+                if self.rng.chance(30) {
+                    self.drain(other);
+                }
+            }
             Fault::DrainOldLeader => {
                 let Some(leader) = self.leader(group) else { return };
                 self.hand_over(group, leader);
