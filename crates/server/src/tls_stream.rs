@@ -129,3 +129,6 @@ impl Write for ReadySocket<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

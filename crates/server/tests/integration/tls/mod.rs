@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv::{Engine, EngineOptions, MemoryStore, Store};
 use server::{ServeOptions, Server};
@@ -75,6 +75,10 @@ fn long_values_and_long_pipelines_arrive_whole() {
     let mut client = connect(server.address, authority.plain_client());
     let value: Vec<u8> = (0..8 << 20).map(|n: u32| (n % 251) as u8).collect();
     assert_eq!(client.ask(&[b"SET".as_slice(), b"long", &value]), ok());
+    // A reply that the kernel does not take while the client waits; no later reply pushes its end.
+    client.send(&["MGET", "long", "long", "long", "long"]);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(client.reply() == Some(Value::Array(vec![Value::Bulk(value.clone()); 4])), "long values differ");
     let mut bytes = Client::encode(&["GET", "long"]).repeat(3);
     for n in 0..PIPELINE {
         bytes.extend(Client::encode(&["SET", &format!("key{n}"), &format!("value of {n}")]));
