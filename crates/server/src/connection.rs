@@ -15,7 +15,7 @@ use crate::cluster_turn::ClusterTurn;
 use crate::connection_end::ConnectionEnd;
 use crate::engine_turn;
 use crate::engines::Engines;
-use crate::handshake::{HANDSHAKE_WITHIN, shake_hands};
+use crate::handshake::{HANDSHAKE_WITHIN, tls_handshake};
 use crate::needs::Needs;
 use crate::pipeline::{Pipeline, TurnEnd};
 use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
@@ -53,7 +53,7 @@ pub(crate) async fn serve(socket: TcpStream, client: Arc<Client>, shared: Arc<Sh
         }
     }
     let _registration = Registration(&shared, client.id);
-    match shake_hands_and_run(socket, &client, &shared).await {
+    match handshake_and_run(socket, &client, &shared).await {
         Ok(()) | Err(ConnectionEnd::Plain) => {}
         Err(ConnectionEnd::Logged(why)) => {
             tracing::warn!(client = %client.address, "connection closed: {why}")
@@ -64,7 +64,7 @@ pub(crate) async fn serve(socket: TcpStream, client: Arc<Client>, shared: Arc<Sh
     }
 }
 
-async fn shake_hands_and_run(
+async fn handshake_and_run(
     socket: TcpStream,
     client: &Client,
     shared: &Arc<Shared>,
@@ -72,7 +72,7 @@ async fn shake_hands_and_run(
     let mut stopping = shared.stopping.subscribe();
     let stream = match &shared.tls {
         None => Stream::Plain(socket),
-        Some(acceptor) => shake_hands(acceptor, socket, HANDSHAKE_WITHIN, client, &mut stopping).await?,
+        Some(acceptor) => tls_handshake(acceptor, socket, HANDSHAKE_WITHIN, client, &mut stopping).await?,
     };
     let changes = shared.engines.cluster().map(|cluster| cluster.changes());
     let mut connection = Connection { stream, stopping, changes, client, shared };

@@ -1,6 +1,6 @@
-//! The handshake of TLS, before a client's first command.
+//! The TLS handshake, before a client's first command.
 
-use std::io::{Error as IoError, ErrorKind};
+use std::io::Error as IoError;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -16,12 +16,12 @@ use crate::tls_stream::TlsStream;
 /// The time within which a client must finish the handshake.
 pub(crate) const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Shakes hands with a client that connected, on a port that speaks TLS.
+/// Performs the TLS handshake with a client that connected.
 ///
 /// # Errors
 /// The client speaks no TLS or lacks a certificate, the handshake takes longer than `within`, the client is killed, the
 /// server shuts down.
-pub(crate) async fn shake_hands(
+pub(crate) async fn tls_handshake(
     acceptor: &TlsAcceptor,
     socket: TcpStream,
     within: Duration,
@@ -37,7 +37,7 @@ pub(crate) async fn shake_hands(
     match accepted {
         Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
         Ok(Err(error)) => Err(end_of(error)),
-        Err(_) => Err(ConnectionEnd::Logged(format!("no handshake of TLS within {within:?}"))),
+        Err(_) => Err(ConnectionEnd::Logged(format!("no TLS handshake within {within:?}"))),
     }
 }
 
@@ -46,10 +46,7 @@ fn end_of(error: IoError) -> ConnectionEnd {
         Some(TlsError::InvalidMessage(_)) => {
             ConnectionEnd::Logged(format!("this port speaks TLS, and the client does not ({error})"))
         }
-        Some(_) => ConnectionEnd::Logged(format!("handshake of TLS: {error}")),
-        None if error.kind() == ErrorKind::InvalidData => {
-            ConnectionEnd::Logged(format!("handshake of TLS: {error}"))
-        }
+        Some(_) => ConnectionEnd::Logged(format!("TLS handshake: {error}")),
         None => ConnectionEnd::Socket(error),
     }
 }

@@ -8,7 +8,7 @@
 //!  Stream <-- resp::Encoder      a reply beyond 1 MiB needs a reservation from the OutputBudget over all clients
 //! ```
 //!
-//! A [`Stream`](stream::Stream) is a client's socket, or TLS over the socket once client and server have shaken hands.
+//! A [`Stream`](stream::Stream) is a client's socket, or TLS over the socket after the handshake.
 //!
 //! A node of a cluster ([`cluster`]) has an engine for each group: a turn is a run of commands of one group, and waits while the
 //! group has no leader.

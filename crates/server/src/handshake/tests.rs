@@ -23,7 +23,7 @@ fn acceptor() -> TlsAcceptor {
     ClientTlsFiles { certificate, key: key_file, authority: None }.load().unwrap()
 }
 
-/// Shakes hands with a client that sends `bytes`; returns why the connection ended. `act`: called before the server waits.
+/// Begins the handshake with a client that sends `bytes`; returns why the connection ended. `act`: called before the server waits.
 fn end_after(
     bytes: &[u8],
     within: Duration,
@@ -40,9 +40,9 @@ fn end_after(
         let client = clients.admit(peer, at, 1, true, &*RealDriver::new()).unwrap();
         act(&client, &stopping);
         let mut stopped = stopping.subscribe();
-        let shaking = shake_hands(&acceptor, accepted, within, &client, &mut stopped);
+        let handshake = tls_handshake(&acceptor, accepted, within, &client, &mut stopped);
         let ended =
-            tokio::time::timeout(Duration::from_secs(60), shaking).await.expect("the server waits on");
+            tokio::time::timeout(Duration::from_secs(60), handshake).await.expect("the server waits on");
         (ended.err().expect("no handshake"), socket)
     });
     let mut rest = Vec::new();

@@ -52,7 +52,8 @@ fn run<T: Send + 'static>(
     let serving = async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let socket = Socket::connect(listener.local_addr().unwrap()).unwrap();
-        let running = std::thread::spawn(move || client(StreamOwned::new(session, socket)));
+        let other_end = move || client(StreamOwned::new(session, socket));
+        let running = std::thread::Builder::new().spawn(other_end).unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let stream = TlsStream::accept(&acceptor, accepted).await.unwrap();
         let mut stream = Stream::Tls(Box::new(stream));
