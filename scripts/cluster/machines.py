@@ -1,4 +1,4 @@
-"""A cluster whose processes run on hosts of their own: peers and etcd by TLS, clients with a password."""
+"""A cluster whose processes run on hosts of their own: peers, etcd and clients by TLS, clients with a password too."""
 
 import json
 import os
@@ -28,11 +28,14 @@ class Machines:
         self.etcd = None
         self.nodes = []
         self.credentials = []
+        # How clients of redis-py reach a node.
+        self.client_settings = {"password": self.password, "decode_responses": True, "ssl": True}
 
     def start(self):
         """Starts the cluster as an operator does: certificates of nodes need the UUIDs, which a first start gives."""
         self.network.start()
         authority = Authority(self.work)
+        self.client_settings["ssl_ca_certs"] = authority.certificate
         self._start_etcd(authority)
         self._write_password(authority.path("password"))
         for number in range(1, self.count + 1):
@@ -76,8 +79,11 @@ class Machines:
     def _add_node(self, authority, number):
         host = self.network.add_host(f"node{number}", number)
         certificate, key = authority.path(f"node{number}.pem"), authority.path(f"node{number}.key")
+        clients = [authority.path(f"clients{number}.pem"), authority.path(f"clients{number}.key")]
+        authority.sign(*clients, host.name, [f"IP:{host.address}"])
         command = [self.furrow, "serve", "-d", f"emu:{authority.path(f'drive{number}.img')}?zones=64&zone-size=16MiB"]
         command += ["--bind", host.address, "--port", str(CLIENT_PORT), "--password-file", authority.path("password")]
+        command += ["--client-tls-certificate", clients[0], "--client-tls-key", clients[1]]
         command += ["--announce", f"{host.address}:{CLIENT_PORT}", "--http", "none", "--write-buffer", "4MiB"]
         command += ["--peer", f"{host.address}:{PEER_PORT}", "--peer-authority", authority.certificate]
         command += ["--peer-certificate", certificate, "--peer-key", key, *self.credentials]
@@ -114,8 +120,7 @@ class Machines:
     def connect(self, node, seconds=1.0):
         """A client of one node that follows no redirection."""
         return redis.Redis(
-            node.host.address, CLIENT_PORT, password=self.password, decode_responses=True,
-            socket_timeout=seconds, socket_connect_timeout=1,
+            node.host.address, CLIENT_PORT, **self.client_settings, socket_timeout=seconds, socket_connect_timeout=1,
         )
 
     def leader(self, group, without=()):

@@ -73,7 +73,7 @@ def connect(machines):
             # The library changes the list that it gets.
             nodes = [ClusterNode(node.host.address, CLIENT_PORT) for node in machines.nodes]
             return RedisCluster(
-                startup_nodes=nodes, password=machines.password, decode_responses=True,
+                startup_nodes=nodes, **machines.client_settings,
                 socket_timeout=STOCK_TIMEOUT, socket_connect_timeout=1,
             )
         except (redis.RedisError, OSError):

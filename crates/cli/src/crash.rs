@@ -198,6 +198,16 @@ fn run_cluster(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
             counts.slow_drives,
             counts.terms,
         ))?;
+        output::line(format!(
+            "  {} plans changed members, {} replicas joined, {} that were left out deleted, {} of both cut short, {} nodes drained; etcd gone {} times, restored {} times",
+            counts.plans,
+            counts.joined,
+            counts.deleted,
+            counts.cut_short,
+            counts.drains,
+            counts.etcd_outages,
+            counts.etcd_restores,
+        ))?;
         for failure in &report.failures {
             output::line(format!("  run {}, {:?}, {}", failure.run, failure.kind, failure.what))?;
             output::line(format!("    again: {}", failure.replay_command))?;

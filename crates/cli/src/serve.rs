@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use server::{Durability, ServeOptions, WalMode};
+use server::{ClientTlsFiles, Durability, ServeOptions, WalMode};
 use units::Bytes;
 
 use crate::args::DeviceArg;
@@ -26,7 +26,7 @@ pub struct ServeArgs {
     device: DeviceArg,
     #[command(flatten)]
     join: JoinArgs,
-    /// Address to listen on; one that other machines reach needs --password-file.
+    /// Address to listen on; one that other machines reach needs --password-file, and in a cluster TLS.
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     bind: IpAddr,
     /// Port of the redis protocol; 0 takes a free one.
@@ -45,6 +45,15 @@ pub struct ServeArgs {
     /// File whose first line is the password that clients give with AUTH.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Certificate by which the port speaks TLS, and no longer takes clients without.
+    #[arg(long, value_name = "FILE", requires = "client_tls_key")]
+    client_tls_certificate: Option<PathBuf>,
+    /// The certificate's key.
+    #[arg(long, value_name = "FILE", requires = "client_tls_certificate")]
+    client_tls_key: Option<PathBuf>,
+    /// Certificates of the authority of clients: each must show a certificate that it signed.
+    #[arg(long, value_name = "FILE", requires = "client_tls_certificate")]
+    client_tls_authority: Option<PathBuf>,
     /// Directory of the database in the file system.
     #[arg(long, default_value = "/kv", value_name = "PATH")]
     db_path: String,
@@ -107,6 +116,8 @@ impl std::str::FromStr for Http {
 pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let client_tls = args.client_tls_certificate.zip(args.client_tls_key);
+    let authority = args.client_tls_authority;
     let options = ServeOptions {
         device: args.device.device,
         format_if_blank: !args.no_format,
@@ -117,6 +128,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         durability: args.durability,
         wal: args.wal,
         password_file: args.password_file,
+        client_tls: client_tls.map(|(certificate, key)| ClientTlsFiles { certificate, key, authority }),
         max_clients: args.max_clients,
         max_value: args.max_value.unwrap_or(MAX_VALUE).0,
         max_output: args.max_output.0,

@@ -134,7 +134,10 @@ impl Agreement {
     async fn write_leaders(&mut self, etcd: &Etcd, joined: Option<&Joined>) {
         for _ in 0..CHECKS_BETWEEN_ATTEMPTS {
             tokio::time::sleep(CHECK_PAUSE).await;
-            self.leaders.write(&self.replicas, etcd);
+            if let Some(view) = &self.view {
+                let own = (self.planned.state.node, view.meta.epoch());
+                self.leaders.write(&self.replicas, etcd, own, self.network.as_deref());
+            }
             self.log_ended();
             if joined.is_some_and(|joined| {
                 matches!(joined.state(), JoinedState::Superseded { .. } | JoinedState::Removed)
@@ -195,6 +198,7 @@ impl Agreement {
         if self.view.as_ref().is_some_and(|before| before.meta.epoch() != view.meta.epoch()) {
             self.leaders.forget();
         }
+        self.leaders.compare(&view);
         self.has_met = true;
         self.is_current = true;
         self.planned.state.belonging = Some(Belonging { remembered, replicas, values });

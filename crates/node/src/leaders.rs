@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placement::{Etcd, Seen};
-use replica::GroupId;
+use peers::Network;
+use placement::{ClusterView, Epoch, Etcd, Seen};
+use replica::{GroupId, NodeId};
 
 use crate::replicas::Replicas;
 
@@ -26,8 +27,19 @@ impl Leaders {
         self.written.lock().clear();
     }
 
+    /// Etcd holds these values: those that are not what was written are written again. A restored etcd may hold older ones.
+    pub(crate) fn compare(&self, view: &ClusterView) {
+        self.written.lock().retain(|group, seen| view.seen.get(group).is_none_or(|held| held == seen));
+    }
+
     /// Begins to write what is new. Nothing waits for it; what etcd did not take is written again.
-    pub(crate) fn write(&self, replicas: &Replicas, etcd: &Etcd) {
+    pub(crate) fn write(
+        &self,
+        replicas: &Replicas,
+        etcd: &Etcd,
+        own: (NodeId, Epoch),
+        network: Option<&Network>,
+    ) {
         for local in replicas.all() {
             let place = local.group.place();
             let known =
@@ -36,13 +48,8 @@ impl Leaders {
                 let (term, members) = (replica.term(), replica.members());
                 let leads = replica.leader() == Some(place.replica);
                 let is_new = known != Some((term, members.since(), replica.version()));
-                (leads && is_new).then(|| Seen {
-                    configuration: members.current().clone(),
-                    index: members.since(),
-                    term,
-                    leader: Some(place.replica),
-                    version: replica.version(),
-                })
+                let node_of = |id| network.and_then(|network| network.node_of(place.group, id));
+                (leads && is_new).then(|| Seen::of(replica, own, node_of))
             });
             let Some(seen) = seen else { continue };
             self.written.lock().insert(place.group, seen.clone());
@@ -79,6 +86,9 @@ mod tests {
             term: Term(term),
             leader: Some(ReplicaId(1)),
             version: Version::FIRST,
+            last_replica: ReplicaId(2),
+            nodes: BTreeMap::new(),
+            epoch: Epoch(1),
         };
         let mut written = BTreeMap::from([(GroupId(3), seen(7))]);
         forget_unwritten(&mut written, GroupId(3), &seen(6));

@@ -53,6 +53,9 @@ impl NodeOptions {
         }
     }
 
+    /// Checks the settings. Off loopback, other processes and clients must use TLS; that clients must give a password too is checked
+    /// by [`ServeOptions::validate`].
+    ///
     /// # Errors
     /// `Setting`, for people.
     pub(crate) fn check(&self) -> Result<()> {
@@ -72,6 +75,13 @@ impl NodeOptions {
                 self.peer
             )));
         }
+        if self.serve.client_tls.is_none() && !self.serve.bind.is_loopback() {
+            return Err(Error::Setting(format!(
+                "--bind {} is reached from other machines, in a cluster by TLS only: give --client-tls-certificate and \
+                 --client-tls-key on every node",
+                self.serve.bind
+            )));
+        }
         if self.peer.ip().is_unspecified() {
             return Err(Error::Setting(format!(
                 "--peer {} means every interface of a machine: name the one that other processes connect to",
@@ -88,6 +98,8 @@ const HEARTBEATS: u32 = 10;
 
 #[cfg(test)]
 mod tests {
+    use server::ClientTlsFiles;
+
     use super::*;
 
     fn options(peer: &str, etcd: &str) -> NodeOptions {
@@ -124,5 +136,19 @@ mod tests {
         open.peer = "0.0.0.0:7379".parse().unwrap();
         assert!(fault(&open).contains("every interface"), "{}", fault(&open));
         assert!(fault(&options("127.0.0.1:7379", "http://10.0.0.1:2379")).contains("use https"));
+    }
+
+    #[test]
+    fn clients_on_other_machines_need_tls_and_a_password() {
+        let mut open = options("127.0.0.1:7379", "http://127.0.0.1:2379");
+        open.serve.bind = "10.0.0.1".parse().unwrap();
+        open.serve.password_file = Some("password".into());
+        assert!(fault(&open).contains("--client-tls-certificate"), "{}", fault(&open));
+        let (certificate, key) = ("clients.pem".into(), "clients.key".into());
+        open.serve.client_tls = Some(ClientTlsFiles { certificate, key, authority: None });
+        open.check().unwrap();
+        open.serve.validate().unwrap();
+        open.serve.password_file = None;
+        assert!(open.serve.validate().unwrap_err().to_string().contains("--password-file"));
     }
 }

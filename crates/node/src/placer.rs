@@ -1,9 +1,9 @@
 //! The part of the process that is elected to place: it gives groups other replicas for those on dead and draining nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use placement::{ClusterView, Elected, Epoch, Etcd, Revision, upkeep};
+use placement::{ClusterView, Elected, Epoch, Etcd, Revision, SilentNodes, upkeep};
 use replica::NodeId;
 use tokio::time::Instant;
 
@@ -26,8 +26,9 @@ pub(crate) struct Placer {
     next: Instant,
     /// The epoch of the last view.
     epoch: Option<Epoch>,
-    /// The nodes without a sign of life, and since when.
-    silent_since: BTreeMap<NodeId, Instant>,
+    /// The nodes without a sign of life, by the time since `began`.
+    silent: SilentNodes,
+    began: Instant,
     /// The view, and the dead nodes, for which everything was done.
     done: Option<(Revision, BTreeSet<NodeId>)>,
     /// The replicas without another node that were logged last.
@@ -43,7 +44,8 @@ impl Placer {
             elected: None,
             next: Instant::now(),
             epoch: None,
-            silent_since: BTreeMap::new(),
+            silent: SilentNodes::default(),
+            began: Instant::now(),
             done: None,
             logged: Vec::new(),
         }
@@ -57,7 +59,7 @@ impl Placer {
         let now = Instant::now();
         let before = self.epoch.replace(view.meta.epoch());
         if before.is_some_and(|before| before != view.meta.epoch()) {
-            self.silent_since.clear();
+            self.silent.forget();
             self.next = now + EPOCH_PAUSE;
         }
         if now < self.next {
@@ -65,7 +67,7 @@ impl Placer {
         }
         if !self.elected.as_ref().is_some_and(Elected::is_held) {
             self.next = now + PAUSE;
-            self.silent_since.clear();
+            self.silent.forget();
             self.elected = None;
             if view.placer.is_none() && view.alive.contains_key(&self.me) {
                 self.elected = etcd.elect(self.me, self.ttl).await?;
@@ -75,7 +77,7 @@ impl Placer {
             }
             tracing::info!("this process is elected to place");
         }
-        let dead = self.dead(view, now);
+        let dead = self.silent.dead(view, now.duration_since(self.began), self.replace_after);
         if self.done.as_ref().is_some_and(|(revision, of)| *revision == view.revision && *of == dead) {
             return Ok(());
         }
@@ -84,16 +86,6 @@ impl Placer {
         self.next = now;
         self.done = Some((view.revision, dead));
         Ok(())
-    }
-
-    /// The nodes without a sign of life for so long that their replicas are to be replaced.
-    fn dead(&mut self, view: &ClusterView, now: Instant) -> BTreeSet<NodeId> {
-        self.silent_since.retain(|node, _| view.nodes.contains_key(node) && !view.alive.contains_key(node));
-        for node in view.nodes.keys().filter(|node| !view.alive.contains_key(node)) {
-            self.silent_since.entry(*node).or_insert(now);
-        }
-        let is_dead = |since: &Instant| now.duration_since(*since) >= self.replace_after;
-        self.silent_since.iter().filter(|(_, since)| is_dead(since)).map(|(node, _)| *node).collect()
     }
 
     async fn carry_out(

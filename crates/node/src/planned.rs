@@ -1,6 +1,6 @@
 //! The replicas that this node has, and how they come to be those of the groups' plans in etcd.
 //!
-//! The group's own log is the truth about its members. A plan makes a node create a replica, which begins without any members; a leader asks its group for the members of the plan; a replica that the plan has no more is deleted once another member says that the group has left it out.
+//! The group's own log is the truth about its members. A plan makes a node create a replica, which begins without any members; a leader asks its group for the members of the plan; a replica that the plan has no more is deleted once more than half of the plan's members say that the group has left it out.
 //!
 //! Crash safety: a replica is in the groups' log before it is in the node's state, and leaves the state before the log. A replica that the log has and the state has not is one whose creation or deletion a crash cut short: it is deleted at the next start. A replica that the state has and the log has not was lost, and is never begun again: it may have voted.
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs::Fs;
-use placement::{ClusterView, Etcd, GroupPlan, Member, Want};
-use replica::{Base, Configuration, Event, Index, NodeId, Replica, ReplicaId, Role, Version};
+use placement::{ClusterView, Etcd, Step, Want, members_to_ask, new_replica, next_step, without_deleted};
+use replica::{Base, Event, Index, NodeId, Replica, Version};
 use shard::{GroupId, Peers, Place, StoredGroup};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::block_in_place;
@@ -40,6 +40,8 @@ pub(crate) struct Planned {
     asked: BTreeMap<GroupId, oneshot::Receiver<Option<Index>>>,
     /// The earliest time at which the groups that this process leads are asked again for the members of their plans.
     change_at: Instant,
+    /// Times at which they were asked.
+    changes: usize,
     /// Messages for people that were logged last, by group: each is logged once in a row.
     logged: BTreeMap<GroupId, String>,
 }
@@ -62,6 +64,7 @@ impl Planned {
             version: Version::FIRST,
             asked,
             change_at: Instant::now(),
+            changes: 0,
             logged,
         }
     }
@@ -98,14 +101,10 @@ impl Planned {
                 self.start(*place, peers).unwrap_or_else(|error| self.log(place.group, &error));
             }
         }
-        for (group, Want { plan, .. }) in &view.want {
-            let Some(own) = plan.member_on(self.me()).filter(|_| !present.contains_key(group)) else {
-                continue;
-            };
+        for group in view.want.keys().filter(|group| !present.contains_key(group)) {
+            let Some((own, base)) = new_replica(view, *group, self.me()) else { continue };
             let place = Place { group: *group, replica: own.replica, role: own.role };
-            let is_new = is_first(plan) && !view.seen.contains_key(group);
-            let first = is_new.then(|| Base::first(configuration(plan), plan.preferred()));
-            let created = self.create(place, &first.unwrap_or_else(Base::joining), peers);
+            let created = self.create(place, &base, peers);
             created.unwrap_or_else(|error| self.log(*group, &error));
         }
     }
@@ -166,30 +165,28 @@ impl Planned {
             return;
         }
         self.change_at = now + CHANGE_PAUSE;
+        self.changes += 1;
         for local in self.replicas.all() {
             let place = local.group.place();
             if local.group.with_replica(Replica::version) < self.version {
                 local.group.tell(Event::Raise(self.version));
             }
             let Some(Want { plan, .. }) = self.want.get(&place.group) else { continue };
-            let (serves, current) = local
-                .group
-                .with_replica(|replica| (replica.serves_in().is_some(), replica.members().current().clone()));
-            if !serves || current == configuration(plan) {
-                continue;
-            }
-            let newest = current.voters().chain(current.learners()).map(|(id, _)| id).max();
-            if newest > Some(plan.last_replica()) {
-                // A plan of an old backup of etcd.
-                tracing::warn!(group = %place.group, "the group has later replicas than its plan in etcd: it keeps its members");
-                continue;
-            }
-            match step(&current, plan, place.replica) {
-                Step::Change(wanted) => local.group.tell(Event::Change(wanted)),
-                Step::HandOver(to) if local.group.could_hand_over_to(to, Duration::ZERO) => {
-                    local.group.tell(Event::HandOverTo(to));
+            let state =
+                local.group.with_replica(|replica| replica.serves_in().map(|_| replica.state().state));
+            let Some(state) = state else { continue };
+            match next_step(&state, plan, place.replica) {
+                Step::Done => {}
+                Step::OldPlan => {
+                    tracing::warn!(group = %place.group, "the group has had later replicas than its plan in etcd: it keeps its members until it has another plan");
                 }
-                Step::HandOver(_) => local.group.tell(Event::HandOver),
+                Step::Change(wanted) => local.group.tell(Event::Change(wanted)),
+                Step::HandOver(witnesses) => {
+                    let could = |to| local.group.could_hand_over_to(to, Duration::ZERO);
+                    if let Some(to) = Step::successor(&witnesses, self.changes, could) {
+                        local.group.tell(Event::HandOverTo(to));
+                    }
+                }
             }
         }
     }
@@ -212,20 +209,18 @@ impl Planned {
         for (group, place) in &present {
             let Some(Want { plan, .. }) = self.want.get(group) else { continue };
             let Some(local) = self.replicas.group(*group) else { continue };
-            if plan.member(place.replica).is_none() && !self.asked.contains_key(group) {
-                let others: Vec<_> = plan.members().iter().map(|member| member.replica).collect();
+            if self.asked.contains_key(group) {
+                continue;
+            }
+            if let Some(others) = members_to_ask(plan, place.replica) {
                 let (sender, answer) = oneshot::channel();
                 self.asked.insert(*group, answer);
                 tokio::spawn(async move { sender.send(local.group.left_out_at(&others).await) });
             }
         }
         let me = self.me();
-        let is_gone = |member: &Member, group: &GroupId| {
-            let is_here = present.get(group).is_some_and(|place| place.replica == member.replica);
-            member.node == me && !is_here
-        };
         for (group, Want { plan, changed }) in &self.want {
-            let without = plan.clone().without_gone(|member| is_gone(member, group));
+            let without = without_deleted(plan, me, present.get(group).map(|place| place.replica));
             if without != *plan {
                 let (etcd, group, changed) = (etcd.clone(), *group, *changed);
                 tokio::spawn(async move {
@@ -258,40 +253,6 @@ impl Planned {
         tracing::info!(%group, replica = replica.0.0, "the group has left its replica here out: it is deleted");
         block_in_place(|| self.replicas.delete(group))
     }
-}
-
-/// The next step of a group whose leader is to bring it to its plan.
-#[derive(PartialEq, Eq, Debug)]
-enum Step {
-    /// The group is to have these members.
-    Change(Configuration),
-    /// A witness of the plan is to lead.
-    HandOver(ReplicaId),
-}
-
-/// The next step from the members `current`, which `leader` leads, to those of the plan. A leader that the plan has no more hands over to a witness of both; where there is none, one of the plan's takes the place of another one first, beside the leader.
-fn step(current: &Configuration, plan: &GroupPlan, leader: ReplicaId) -> Step {
-    if plan.member(leader).is_some() {
-        return Step::Change(configuration(plan));
-    }
-    let witnesses = || plan.members().iter().filter(|member| member.role == Role::Witness);
-    if let Some(both) = witnesses().find(|member| current.role(member.replica).is_some()) {
-        return Step::HandOver(both.replica);
-    }
-    let stands_back = witnesses().next_back().map(|member| member.replica);
-    let others = plan.members().iter().filter(|member| Some(member.replica) != stands_back);
-    let others = others.map(|member| (member.replica, member.role));
-    Step::Change(Configuration::new(others.chain([(leader, Role::Witness)])))
-}
-
-/// The members of a plan, as a group has them.
-fn configuration(plan: &GroupPlan) -> Configuration {
-    Configuration::new(plan.members().iter().map(|member| (member.replica, member.role)))
-}
-
-/// True for a plan of the replicas that a group has first: none of them has taken the place of another.
-fn is_first(plan: &GroupPlan) -> bool {
-    plan.last_replica().0 == plan.members().len() as u64
 }
 
 #[cfg(test)]

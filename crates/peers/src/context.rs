@@ -1,7 +1,9 @@
 //! The process, for all of its connections.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use replica::ReplicaId;
 use shard::{GroupId, PeerMessage};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -28,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) tls: Option<Tls>,
     pub(crate) admission: Admission,
     pub(crate) counters: Counters,
+    /// The nodes of replicas.
+    pub(crate) replicas: RwLock<HashMap<(GroupId, ReplicaId), NodeId>>,
     receiver: Arc<dyn Receiver>,
     /// True if the runtime has other threads that go on while one delivers.
     has_threads: bool,
@@ -45,7 +49,7 @@ impl Context {
     ) -> Context {
         let (admission, counters) = (Admission::new(own), Counters::default());
         let has_threads = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
-        Context { own, process, tls, admission, counters, receiver, has_threads }
+        Context { own, process, tls, admission, counters, replicas: RwLock::default(), receiver, has_threads }
     }
 
     /// The hello of a connection to a node.
@@ -53,23 +57,32 @@ impl Context {
         Hello { to, process: self.process }
     }
 
-    /// Delivers the messages with these bytes: all, or none if the bytes of one are no message's.
-    pub(crate) fn deliver(&self, messages: &[&[u8]]) -> Result<(), Refusal> {
+    /// Delivers the messages with these bytes from a node: all, or none if the bytes of one are no message's.
+    pub(crate) fn deliver(&self, node: NodeId, messages: &[&[u8]]) -> Result<(), Refusal> {
         let bytes: usize = messages.iter().map(|message| message.len()).sum();
         if bytes > LONG_DELIVERY && self.has_threads {
             // The thread's other connections, and the runtime's I/O, go to another thread meanwhile.
-            return block_in_place(|| self.decode_and_deliver(messages));
+            return block_in_place(|| self.decode_and_deliver(node, messages));
         }
-        self.decode_and_deliver(messages)
+        self.decode_and_deliver(node, messages)
     }
 
-    fn decode_and_deliver(&self, messages: &[&[u8]]) -> Result<(), Refusal> {
+    fn decode_and_deliver(&self, node: NodeId, messages: &[&[u8]]) -> Result<(), Refusal> {
         let decoded = messages.iter().map(|bytes| PeerMessage::decode(bytes)).collect::<Result<Vec<_>, _>>();
         let decoded = decoded.map_err(|error| Refusal::Message(error.to_string()))?;
         self.counters.messages_received.add(decoded.len());
         for (group, from, to, message) in decoded {
+            self.learn(group, from, node);
             self.receiver.receive(group, from, to, message);
         }
         Ok(())
+    }
+
+    /// A message of a replica came from a node. A replica of which nothing was said is there: its group left it out, or etcd has forgotten it, and it wants to know.
+    fn learn(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
+        let is_known = self.replicas.read().contains_key(&(group, replica));
+        if !is_known {
+            self.replicas.write().entry((group, replica)).or_insert(node);
+        }
     }
 }

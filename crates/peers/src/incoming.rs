@@ -120,7 +120,7 @@ where
         let delivered = frames.next(usize::MAX, |frame| {
             let Payload::Messages(messages) = frame.payload else { return Err(Refusal::OtherProcess) };
             context.admission.check(from, frame.from)?;
-            context.deliver(&messages)
+            context.deliver(from.node, &messages)
         });
         if let Err(end) = delivered.await {
             return end;

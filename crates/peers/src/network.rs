@@ -62,7 +62,6 @@ pub struct Network {
     address: SocketAddr,
     queues: (Bytes, Bytes),
     nodes: RwLock<HashMap<NodeId, Node>>,
-    replicas: RwLock<HashMap<(GroupId, ReplicaId), NodeId>>,
     /// Messages between replicas of this process.
     local: Arc<Queue>,
     /// The tasks that take connections and deliver local messages.
@@ -123,7 +122,6 @@ impl Network {
             address,
             queues: (urgent_queue, bulk_queue),
             nodes: RwLock::default(),
-            replicas: RwLock::default(),
             local,
             _tasks: [Task::of(&accepts), Task::of(&delivers)],
         })
@@ -180,12 +178,17 @@ impl Network {
 
     /// A group's replica is at a node, this one or another, from now on.
     pub fn set_replica(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
-        self.replicas.write().insert((group, replica), node);
+        self.context.replicas.write().insert((group, replica), node);
+    }
+
+    /// The node of a group's replica, if it was said.
+    pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
+        self.context.replicas.read().get(&(group, replica)).copied()
     }
 
     /// Messages to the replica are dropped from now on.
     pub fn forget_replica(&self, group: GroupId, replica: ReplicaId) {
-        self.replicas.write().remove(&(group, replica));
+        self.context.replicas.write().remove(&(group, replica));
     }
 
     /// The counters since the start.
@@ -195,7 +198,7 @@ impl Network {
 
     /// Puts a message into its queue; false if it is dropped.
     fn enqueue(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: &PeerMessage) -> bool {
-        let Some(node) = self.replicas.read().get(&(group, to)).copied() else { return false };
+        let Some(node) = self.context.replicas.read().get(&(group, to)).copied() else { return false };
         let Some(bytes) = message.encode(group, from, to).filter(|bytes| bytes.len() <= MAX_MESSAGE) else {
             return false;
         };
@@ -233,7 +236,7 @@ async fn deliver_local(context: Arc<Context>, queue: Arc<Queue>) {
     loop {
         queue.until_filled().await;
         if let Some(message) = queue.pop_if(|_| true) {
-            context.deliver(&[&message]).expect("the message's own bytes");
+            context.deliver(context.own.node, &[&message]).expect("the message's own bytes");
         }
         tokio::task::yield_now().await;
     }

@@ -17,20 +17,28 @@ use replica::{GroupId, NodeId};
 
 /// A key of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Key {
+pub enum Key {
+    /// The cluster's identity and numbers.
     Meta,
+    /// A node.
     Node(NodeId),
+    /// A node's sign of life.
     Alive(NodeId),
+    /// A node that is to have no replicas.
     Draining(NodeId),
+    /// The members that a group is to have.
     Want(GroupId),
+    /// The members by a group's log.
     Seen(GroupId),
+    /// The groups' slots.
     Slots,
+    /// The node that is elected to place.
     Placer,
 }
 
 impl Key {
     /// The key as etcd has it.
-    pub(crate) fn path(self, cluster: &ClusterName) -> String {
+    pub fn path(self, cluster: &ClusterName) -> String {
         let prefix = prefix(cluster);
         match self {
             Key::Meta => format!("{prefix}meta"),

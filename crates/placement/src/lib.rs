@@ -3,6 +3,7 @@
 //! ```text
 //!   etcd/    the client: create, join, load, watch, compare-and-swap, election      (tokio)
 //!   place/   which nodes get which replicas, first and after nodes died             (pure)
+//!   following  what nodes and leaders do by the plans                               (pure)
 //!   view     everything in etcd at one revision, checked against each other         (pure)
 //!   values/  one value each: total decoders and encoders; `accepts` for old backups (pure)
 //!   keys, names, address, slots, errors
@@ -15,6 +16,7 @@
 mod address;
 mod error;
 mod etcd;
+mod following;
 mod keys;
 mod names;
 mod place;
@@ -30,8 +32,10 @@ pub use etcd::election::Elected;
 pub use etcd::joined::{Joined, JoinedState};
 pub use etcd::settings::{ClientCertificate, EtcdSettings};
 pub use etcd::watch::ViewWatch;
+pub use following::{Step, configuration, members_to_ask, new_replica, next_step, without_deleted};
+pub use keys::Key;
 pub use names::{ClusterName, Epoch, MAX_GROUPS, Revision};
-pub use place::{Candidate, Replacements, Upkeep, place, replace, upkeep};
+pub use place::{Candidate, Replacements, SilentNodes, Upkeep, place, replace, upkeep};
 pub use slots::{SLOTS, Slot};
 pub use value_error::ValueError;
 pub use values::drain::Drain;

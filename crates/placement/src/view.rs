@@ -208,7 +208,7 @@ impl ClusterView {
         for (group, Want { plan, .. }) in &self.want {
             let key = Key::Want(*group);
             exists(*group, key)?;
-            self.check_plan(*group, plan).map_err(|error| (key, error))?;
+            self.check_plan(plan).map_err(|error| (key, error))?;
         }
         let mut addresses = BTreeMap::new();
         for id in self.alive.keys() {
@@ -228,7 +228,13 @@ impl ClusterView {
         Ok(())
     }
 
-    fn check_plan(&self, group: GroupId, plan: &GroupPlan) -> Result<(), ValueError> {
+    /// True if the group has had later replicas than its plan knows: the plan comes from an old backup of etcd, and nobody follows it.
+    pub fn has_old_plan(&self, group: GroupId) -> bool {
+        let plan = self.want.get(&group).map(|want| want.plan.last_replica());
+        self.seen.get(&group).zip(plan).is_some_and(|(seen, last)| seen.last_replica > last)
+    }
+
+    fn check_plan(&self, plan: &GroupPlan) -> Result<(), ValueError> {
         if plan.copies() != self.meta.copies() {
             return Err(ValueError::rule(format!(
                 "a plan for K = {}, where the cluster has K = {}",
@@ -240,14 +246,6 @@ impl ClusterView {
             return Err(ValueError::rule(format!(
                 "replica {} is on node {}, which is not in the cluster",
                 member.replica.0, member.node
-            )));
-        }
-        let seen = self.seen.get(&group).map(Seen::last_replica);
-        if let Some(seen) = seen.filter(|seen| *seen > plan.last_replica()) {
-            return Err(ValueError::rule(format!(
-                "the last replica number given is {}, and the group's log has replica {}: the plan comes from an old backup of etcd",
-                plan.last_replica().0,
-                seen.0
             )));
         }
         Ok(())

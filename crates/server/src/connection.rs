@@ -1,12 +1,11 @@
 //! A client's connection, from its first byte to its end.
 
 use std::future::Future;
-use std::io::{Error as IoError, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kv::{Answer, Engine, Work};
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use units::Instant;
@@ -16,11 +15,13 @@ use crate::cluster_turn::ClusterTurn;
 use crate::connection_end::ConnectionEnd;
 use crate::engine_turn;
 use crate::engines::Engines;
+use crate::handshake::{HANDSHAKE_WITHIN, tls_handshake};
 use crate::needs::Needs;
 use crate::pipeline::{Pipeline, TurnEnd};
 use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
 use crate::session::{ConnectionEnding, Session};
 use crate::shared::Shared;
+use crate::stream::Stream;
 
 /// Free bytes in the buffer before a read of the socket, and so about the bytes of a pipeline of small commands.
 const SOCKET_READ_SIZE: usize = 64 << 10;
@@ -44,7 +45,7 @@ enum Arrival {
 }
 
 /// Serves a client until the client or the server ends the connection.
-pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Shared>) {
+pub(crate) async fn serve(socket: TcpStream, client: Arc<Client>, shared: Arc<Shared>) {
     struct Registration<'a>(&'a Shared, u64);
     impl Drop for Registration<'_> {
         fn drop(&mut self) {
@@ -52,10 +53,7 @@ pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Sh
         }
     }
     let _registration = Registration(&shared, client.id);
-    let stopping = shared.stopping.subscribe();
-    let changes = shared.engines.cluster().map(|cluster| cluster.changes());
-    let mut connection = Connection { stream, stopping, changes, client: &client, shared: &shared };
-    match connection.run().await {
+    match handshake_and_run(socket, &client, &shared).await {
         Ok(()) | Err(ConnectionEnd::Plain) => {}
         Err(ConnectionEnd::Logged(why)) => {
             tracing::warn!(client = %client.address, "connection closed: {why}")
@@ -66,8 +64,25 @@ pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Sh
     }
 }
 
+async fn handshake_and_run(
+    socket: TcpStream,
+    client: &Client,
+    shared: &Arc<Shared>,
+) -> Result<(), ConnectionEnd> {
+    let mut stopping = shared.stopping.subscribe();
+    let stream = match &shared.tls {
+        None => Stream::Plain(socket),
+        Some(acceptor) => tls_handshake(acceptor, socket, HANDSHAKE_WITHIN, client, &mut stopping).await?,
+    };
+    let changes = shared.engines.cluster().map(|cluster| cluster.changes());
+    let mut connection = Connection { stream, stopping, changes, client, shared };
+    let ended = connection.run().await;
+    connection.stream.end();
+    ended
+}
+
 struct Connection<'a> {
-    stream: TcpStream,
+    stream: Stream,
     stopping: watch::Receiver<bool>,
     /// The changes of the cluster that the server is part of.
     changes: Option<watch::Receiver<u64>>,
@@ -213,37 +228,35 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes replies to the socket. Most replies fit at once; a client that receives nothing for the stall time is
+    /// Sends replies. Most replies fit into the socket at once; a client that receives nothing for the stall time is
     /// disconnected.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
-        let written = match self.stream.try_write(bytes) {
-            Ok(written) => written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error.into()),
-        };
-        let mut rest = bytes.get(written..).unwrap_or_default();
-        if rest.is_empty() {
+        let mut rest = bytes;
+        if !rest.is_empty() {
+            self.stream.try_send(&mut rest)?;
+        }
+        if rest.is_empty() && !self.stream.has_unsent() {
             return Ok(());
         }
         let client = self.client;
         let stall = Duration::from_secs(self.shared.options.stall_seconds);
-        while !rest.is_empty() {
+        while !rest.is_empty() || self.stream.has_unsent() {
             client.note_unread_bytes(rest.len());
-            let writing = tokio::time::timeout(stall, self.stream.write(rest));
+            let sending = tokio::time::timeout(stall, self.stream.send(&mut rest));
             let outcome = tokio::select! {
-                outcome = writing => outcome,
+                outcome = sending => outcome,
                 () = client.wait_until_killed() => return Err(ConnectionEnd::Plain),
             };
             match outcome {
-                Ok(Ok(0)) => return Err(IoError::from(ErrorKind::WriteZero).into()),
-                Ok(Ok(n)) => rest = rest.get(n..).unwrap_or_default(),
-                Ok(Err(error)) => return Err(error.into()),
+                Ok(sent) => sent?,
                 Err(_) => {
                     return Err(ConnectionEnd::Logged(format!(
                         "the client took no reply for {stall:?} (--stall-seconds)"
                     )));
                 }
             }
+            // A client that receives as fast as replies are encrypted does not keep this thread.
+            tokio::task::consume_budget().await;
         }
         client.note_unread_bytes(0);
         Ok(())

@@ -33,6 +33,16 @@ pub enum Error {
         /// What is wrong with the password file.
         detail: String,
     },
+    /// A file of TLS on the clients' port cannot be used.
+    #[error("{detail} ({option} {})", path.display())]
+    ClientTls {
+        /// The option that names the file.
+        option: &'static str,
+        /// The file's path.
+        path: PathBuf,
+        /// What is wrong with the file.
+        detail: String,
+    },
     /// The device could not be opened or closed.
     #[error("{detail} ({doing} {device})")]
     Device {

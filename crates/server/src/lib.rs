@@ -1,12 +1,14 @@
 //! The server: the Redis protocol and HTTP over the key-value engine. This is the only crate with an async runtime.
 //!
 //! ```text
-//!  socket --> resp::Parser --> Pipeline: the commands of one read, run in turns
+//!  Stream --> resp::Parser --> Pipeline: the commands of one read, run in turns
 //!                                |  reads: here or on a reader thread      writes: on one of the engine's writers
 //!                                |  up to 256 KiB of replies, then the client takes them before the next command
 //!                                v
-//!  socket <-- resp::Encoder      a reply beyond 1 MiB needs a reservation from the OutputBudget over all clients
+//!  Stream <-- resp::Encoder      a reply beyond 1 MiB needs a reservation from the OutputBudget over all clients
 //! ```
+//!
+//! A [`Stream`](stream::Stream) is a client's socket, or TLS over the socket after the handshake.
 //!
 //! A node of a cluster ([`cluster`]) has an engine for each group: a turn is a run of commands of one group, and waits while the
 //! group has no leader.
@@ -17,6 +19,7 @@
 
 pub mod array;
 mod backing;
+mod client_tls;
 mod clients;
 pub mod cluster;
 mod cluster_turn;
@@ -30,6 +33,7 @@ mod engine_turn;
 mod engines;
 mod error;
 mod gather;
+mod handshake;
 mod http;
 mod metrics;
 mod needs;
@@ -45,8 +49,11 @@ mod run;
 mod server;
 mod session;
 mod shared;
+mod stream;
+mod tls_stream;
 mod turn;
 
+pub use client_tls::ClientTlsFiles;
 pub use end_signals::{EndRequest, EndWatch};
 pub use error::{Error, Result};
 pub use http::ArrayPages;

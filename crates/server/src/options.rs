@@ -8,6 +8,7 @@ use kv::parallel_wal::WalMode;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+use crate::client_tls::ClientTlsFiles;
 use crate::error::{Error, Result};
 
 /// Largest setting of a value's longest length in bytes: a request's spans are 32 bits wide, and the server keeps the
@@ -80,6 +81,8 @@ pub struct ServeOptions {
     pub wal: WalMode,
     /// File whose first line is the password that clients give with AUTH. Default: none; the server has no password.
     pub password_file: Option<PathBuf>,
+    /// Files of TLS on the clients' port, which then takes no clients without TLS. Default: none; the port speaks no TLS.
+    pub client_tls: Option<ClientTlsFiles>,
     /// Largest number of clients at a time, 1 to 100,000. The process's limit on file descriptors is raised to fit.
     /// Default: 1000.
     pub max_clients: usize,
@@ -120,6 +123,7 @@ impl Default for ServeOptions {
             durability: Durability::Sync,
             wal: WalMode::Auto,
             password_file: None,
+            client_tls: None,
             max_clients: 1000,
             max_value: 64 << 20,
             max_output: 256 << 20,
@@ -198,13 +202,16 @@ impl ServeOptions {
         Ok(Some(line.to_vec()))
     }
 
-    /// A warning, if every user of the machine can read the password file.
-    pub(crate) fn password_warning(&self) -> Option<String> {
-        let path = self.password_file.as_ref()?;
-        let mode = std::fs::metadata(path).ok()?.permissions().mode();
-        let path = path.display();
-        (mode & READABLE_BY_OTHERS != 0).then(|| {
-            format!("every user of this machine can read the password file {path}: chmod o-r {path}")
+    /// A warning for each file with a secret that every user of the machine can read.
+    pub(crate) fn secret_warnings(&self) -> impl Iterator<Item = String> {
+        let key = self.client_tls.as_ref().map(|files| ("key", &files.key));
+        let password = self.password_file.as_ref().map(|path| ("password file", path));
+        let secrets = password.into_iter().chain(key);
+        secrets.filter_map(|(secret, path)| {
+            let mode = std::fs::metadata(path).ok()?.permissions().mode();
+            let path = path.display();
+            (mode & READABLE_BY_OTHERS != 0)
+                .then(|| format!("every user of this machine can read the {secret} {path}: chmod o-r {path}"))
         })
     }
 }
@@ -231,17 +238,22 @@ mod tests {
     }
 
     #[test]
-    fn a_password_file_that_other_users_can_read_gives_a_warning() {
+    fn a_secret_that_other_users_can_read_gives_a_warning() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let options = ServeOptions { password_file: Some(file.path().into()), ..ServeOptions::default() };
+        let path = file.path().to_owned();
+        let options = ServeOptions { password_file: Some(path.clone()), ..ServeOptions::default() };
+        let files = ClientTlsFiles { certificate: path.clone(), key: path, authority: None };
+        let with_key = ServeOptions { client_tls: Some(files), ..ServeOptions::default() };
         let set =
             |mode| std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).expect("its owner");
         for (mode, warned) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
             set(mode);
-            assert_eq!(options.password_warning().is_some(), warned, "{mode:o}");
+            assert_eq!(options.secret_warnings().count(), usize::from(warned), "{mode:o}");
+            assert_eq!(with_key.secret_warnings().count(), usize::from(warned), "{mode:o}");
         }
-        assert!(options.password_warning().expect("warned").contains("chmod"));
-        assert_eq!(ServeOptions::default().password_warning(), None);
+        assert!(options.secret_warnings().all(|warning| warning.contains("password file /")));
+        assert!(with_key.secret_warnings().all(|warning| warning.contains("key /")));
+        assert_eq!(ServeOptions::default().secret_warnings().count(), 0);
     }
 
     #[test]

@@ -12,9 +12,11 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 use units::Driver;
 
 use crate::backing::Backing;
+use crate::client_tls::ClientTlsFiles;
 use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::counters::Counters;
@@ -56,17 +58,19 @@ pub(crate) struct Sockets {
     runtime: Runtime,
     workers: usize,
     password: Option<Vec<u8>>,
+    tls: Option<TlsAcceptor>,
     listener: TcpListener,
     http_listener: Option<TcpListener>,
 }
 
 impl Sockets {
-    /// Checks the settings and binds the ports, before the device is opened.
+    /// Checks the settings, reads the files of secrets and of TLS, and binds the ports, before the device is opened.
     pub(crate) fn bind(options: &ServeOptions) -> Result<Sockets> {
         options.validate()?;
         descriptors::raise_descriptor_limit(options.max_clients)?;
         let password = options.password()?;
-        if let Some(warning) = options.password_warning() {
+        let tls = options.client_tls.as_ref().map(ClientTlsFiles::load).transpose()?;
+        for warning in options.secret_warnings() {
             tracing::warn!("{warning}");
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -81,7 +85,7 @@ impl Sockets {
         let listener = listen(SocketAddr::new(options.bind, options.port), "the redis protocol", "--port")?;
         let http_listener = options.http.map(|at| listen(at, "HTTP", "--http")).transpose()?;
         drop(guard);
-        Ok(Sockets { runtime, workers, password, listener, http_listener })
+        Ok(Sockets { runtime, workers, password, tls, listener, http_listener })
     }
 }
 
@@ -89,7 +93,7 @@ impl Server {
     /// Starts a server for `engine` on its own threads.
     ///
     /// # Errors
-    /// Settings out of range, an unreadable password file, a port that is taken.
+    /// Settings out of range, an unreadable password file, files of TLS that cannot be used, a port that is taken.
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
         Server::start_on(Sockets::bind(&options)?, Engines::One(engine), Backing::default(), options)
     }
@@ -117,7 +121,7 @@ impl Server {
         backing: Backing,
         options: ServeOptions,
     ) -> Result<Server> {
-        let Sockets { runtime, workers, password, listener, http_listener } = sockets;
+        let Sockets { runtime, workers, password, tls, listener, http_listener } = sockets;
         let address = listener.local_addr()?;
         let http_address = http_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let shared = Arc::new(Shared {
@@ -125,6 +129,7 @@ impl Server {
             engines,
             backing,
             password,
+            tls,
             clients: Clients::default(),
             counters: Counters::new(commands::names()),
             output: OutputBudget::new(options.max_output_total),
@@ -279,6 +284,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 }
                 connections.spawn(connection::serve(stream, client, Arc::clone(&shared)));
             }
+            // A client would take a text without TLS for garbage.
+            None if shared.tls.is_some() => {}
             None => {
                 connections.spawn(async move {
                     let refusal = stream.write_all(b"-ERR max number of clients reached\r\n");

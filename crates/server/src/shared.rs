@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 use zoned::ShareStatus;
 
 use crate::backing::Backing;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub backing: Backing,
     pub options: ServeOptions,
     pub password: Option<Vec<u8>>,
+    /// The server's side of TLS, if the clients' port speaks TLS.
+    pub tls: Option<TlsAcceptor>,
     pub clients: Clients,
     pub counters: Counters,
     pub output: Arc<OutputBudget>,

@@ -46,6 +46,8 @@ mod tree;
 mod turns;
 mod waltz;
 
+#[cfg(feature = "broken-rules")]
+pub use self::cluster::NodeRule;
 pub use self::cluster::{
     ClusterCounts, ClusterFailure, ClusterFailureKind, ClusterReport, ClusterRules, explore_cluster,
 };

@@ -11,3 +11,4 @@ mod figures;
 mod leveldb;
 mod prio;
 mod scripts;
+mod serve_tls;

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use fs::{FormatOptions, MountOptions};
-use placement::{Epoch, Meta, Remembered, Revision, SlotMap};
+use placement::{Epoch, GroupPlan, Member, Meta, Remembered, Revision, SlotMap};
 use replica::{ClusterId, ReplicaId, Role};
 use shard::PeerMessage;
 use units::{Driver, RealDriver};
@@ -105,34 +105,6 @@ impl Machine {
             (returned, found)
         })
     }
-}
-
-#[test]
-fn a_plan_with_a_replacement_makes_no_group() {
-    assert!(is_first(&plan([1, 2, 3], 3)));
-    assert!(!is_first(&plan([1, 2, 4], 4)));
-}
-
-#[test]
-fn a_leader_that_is_to_go_hands_over_or_brings_up_a_witness_that_can_lead() {
-    let members = |ids: [u64; 3]| configuration(&plan(ids, 9));
-    let leader = ReplicaId(1);
-    assert_eq!(step(&members([1, 2, 3]), &plan([1, 2, 4], 4), leader), Step::Change(members([1, 2, 4])));
-    // Roles of a plan: witness, backup, witness.
-    let without = |ids: [u64; 3]| {
-        let roles = [Role::Witness, Role::Backup, Role::Witness];
-        let members = ids.into_iter().zip(roles);
-        let member = |(id, role)| Member { replica: ReplicaId(id), node: node(id), role };
-        let mut members: Vec<Member> = members.map(member).collect();
-        members.sort_by_key(|member| member.replica);
-        GroupPlan::new(members, ReplicaId(ids[0]), ReplicaId(9)).unwrap()
-    };
-    assert_eq!(step(&members([1, 2, 3]), &without([3, 2, 4]), leader), Step::HandOver(ReplicaId(3)));
-    let beside = Configuration::new(
-        [(1, Role::Witness), (2, Role::Backup), (4, Role::Witness)].map(|(id, role)| (ReplicaId(id), role)),
-    );
-    assert_eq!(step(&members([1, 2, 3]), &without([4, 2, 5]), leader), Step::Change(beside.clone()));
-    assert_eq!(step(&beside, &without([4, 2, 5]), leader), Step::HandOver(ReplicaId(4)));
 }
 
 #[test]

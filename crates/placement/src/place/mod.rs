@@ -4,9 +4,11 @@ mod candidates;
 mod even;
 mod first;
 mod replacing;
+mod silence;
 mod upkeep;
 
 pub use candidates::Candidate;
 pub use first::place;
 pub use replacing::{Replacements, replace};
+pub use silence::SilentNodes;
 pub use upkeep::{Upkeep, upkeep};

@@ -1,10 +1,13 @@
 //! A group's members by its own log: the value of a key `groups/N/seen`.
 
-use replica::{Configuration, Index, ReplicaId, Role, Term, Version};
+use std::collections::BTreeMap;
+
+use replica::{Configuration, GroupState, Index, NodeId, Replica, ReplicaId, Role, Term, Version};
 use serde::{Deserialize, Serialize};
 
 use super::json;
 use super::plan::RoleName;
+use crate::names::{Epoch, parse_node};
 use crate::value_error::ValueError;
 
 /// The most replicas in each part of a configuration.
@@ -23,6 +26,12 @@ pub struct Seen {
     pub leader: Option<ReplicaId>,
     /// The group's version.
     pub version: Version,
+    /// The highest number that a replica of the group is known to have had, by its log: a member's, or in groups of version 2 that of any.
+    pub last_replica: ReplicaId,
+    /// The nodes of the members, as far as the leader's process knows them.
+    pub nodes: BTreeMap<ReplicaId, NodeId>,
+    /// The epoch of the cluster in which the value was written.
+    pub epoch: Epoch,
 }
 
 /// The fields in etcd.
@@ -33,6 +42,8 @@ struct Fields {
     term: u64,
     leader: Option<u64>,
     version: u16,
+    last_replica: u64,
+    epoch: u64,
     voters: Vec<MemberFields>,
     outgoing: Vec<MemberFields>,
     learners: Vec<MemberFields>,
@@ -44,14 +55,37 @@ struct Fields {
 struct MemberFields {
     replica: u64,
     role: RoleName,
+    node: Option<String>,
 }
 
 impl Seen {
+    /// The value that a group's leader on this node writes in this epoch of the cluster. `node_of`: the node of another replica, if the process knows it.
+    pub fn of(
+        replica: &Replica,
+        (node, epoch): (NodeId, Epoch),
+        node_of: impl Fn(ReplicaId) -> Option<NodeId>,
+    ) -> Seen {
+        let GroupState { members, since, version, last_replica, .. } = replica.state().state;
+        let own = |id: ReplicaId| (replica.leader() == Some(id)).then_some(node);
+        let nodes =
+            all(&members).filter_map(|(id, _)| Some((id, own(id).or_else(|| node_of(id))?))).collect();
+        Seen {
+            index: since,
+            term: replica.term(),
+            leader: replica.leader(),
+            version,
+            last_replica: last_replica.max(members.last_replica()),
+            nodes,
+            epoch,
+            configuration: members,
+        }
+    }
+
     /// The value in `bytes`.
     ///
     /// # Errors
     /// [`ValueError`]: no such fields, an unknown role, no voters, more than 64 replicas in a part, numbers that do not ascend, a replica with two roles, a learner that votes, a leader that is no
-    /// member.
+    /// member, a member above the highest number.
     pub fn decode(bytes: &[u8]) -> Result<Seen, ValueError> {
         let fields: Fields = json::decode(bytes)?;
         let (voters, outgoing, learners) =
@@ -75,20 +109,45 @@ impl Seen {
         let target = Configuration::new(voters).with_learners(learners);
         let configuration =
             if outgoing.is_empty() { target } else { Configuration::new(outgoing).joint_with(&target) };
-        let (index, term) = (Index(fields.index), Term(fields.term));
-        Ok(Seen { configuration, index, term, leader, version: Version(fields.version) })
+        let members = fields.voters.iter().chain(&fields.outgoing).chain(&fields.learners);
+        let mut nodes = BTreeMap::new();
+        for (replica, node) in members.filter_map(|member| Some((member.replica, member.node.as_ref()?))) {
+            let node = parse_node(node)?;
+            if nodes.insert(ReplicaId(replica), node).is_some_and(|before| before != node) {
+                return Err(ValueError::rule(format!("replica {replica} is on two nodes")));
+            }
+        }
+        let last_replica = ReplicaId(fields.last_replica);
+        if configuration.last_replica() > last_replica {
+            return Err(ValueError::rule("a member is above the highest number"));
+        }
+        Ok(Seen {
+            configuration,
+            index: Index(fields.index),
+            term: Term(fields.term),
+            leader,
+            version: Version(fields.version),
+            last_replica,
+            nodes,
+            epoch: Epoch(fields.epoch),
+        })
     }
 
     /// The value's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let part = |members: &mut dyn Iterator<Item = (ReplicaId, Role)>| {
-            members.map(|(id, role)| MemberFields { replica: id.0, role: role.into() }).collect()
+        let member = |(id, role): (ReplicaId, Role)| MemberFields {
+            replica: id.0,
+            role: role.into(),
+            node: self.nodes.get(&id).map(NodeId::to_string),
         };
+        let part = |members: &mut dyn Iterator<Item = (ReplicaId, Role)>| members.map(member).collect();
         json::encode(&Fields {
             index: self.index.0,
             term: self.term.0,
             leader: self.leader.map(|leader| leader.0),
             version: self.version.0,
+            last_replica: self.last_replica.0,
+            epoch: self.epoch.0,
             voters: part(&mut self.configuration.voters()),
             outgoing: part(&mut self.configuration.outgoing()),
             learners: part(&mut self.configuration.learners()),
@@ -99,11 +158,11 @@ impl Seen {
     pub fn may_replace(&self, other: &Seen) -> bool {
         (self.index, self.term) >= (other.index, other.term)
     }
+}
 
-    /// The highest number of a member.
-    pub fn last_replica(&self) -> ReplicaId {
-        self.configuration.last_replica()
-    }
+/// All members of a configuration.
+fn all(members: &Configuration) -> impl Iterator<Item = (ReplicaId, Role)> {
+    members.voters().chain(members.outgoing()).chain(members.learners())
 }
 
 /// One part of a configuration: replicas in ascending order of their numbers, from 1 on.
@@ -127,29 +186,49 @@ fn part(members: &[MemberFields]) -> Result<Vec<(ReplicaId, Role)>, ValueError> 
 mod tests {
     use super::*;
 
-    const SEEN: &str = r#"{"index":7,"term":3,"leader":1,"version":2,"voters":[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}],"outgoing":[{"replica":1,"role":"witness"},{"replica":2,"role":"backup"}],"learners":[{"replica":5,"role":"witness"}]}"#;
+    const SEEN: &str = r##"{"index":7,"term":3,"leader":1,"version":2,"last_replica":6,"epoch":3,"voters":[{"replica":1,"role":"witness","node":null},{"replica":4,"role":"backup","node":"#4"}],"outgoing":[{"replica":1,"role":"witness","node":null},{"replica":2,"role":"backup","node":"#2"}],"learners":[{"replica":5,"role":"witness","node":"#5"}]}"##;
+
+    fn text() -> String {
+        SEEN.replace('#', "00000000-0000-4000-8000-00000000000")
+    }
 
     #[test]
     fn a_configuration_is_decoded_with_all_its_parts() {
-        let seen = Seen::decode(SEEN.as_bytes()).unwrap();
+        let text = text();
+        let seen = Seen::decode(text.as_bytes()).unwrap();
         assert!(seen.configuration.is_joint());
         assert_eq!(seen.configuration.member(ReplicaId(5)), Some(Role::Witness));
-        assert_eq!(seen.last_replica(), ReplicaId(5));
-        assert_eq!(String::from_utf8(seen.encode()).unwrap(), SEEN);
+        assert_eq!((seen.last_replica, seen.epoch, seen.nodes.len()), (ReplicaId(6), Epoch(3), 3));
+        assert_eq!(String::from_utf8(seen.encode()).unwrap(), text);
     }
 
     #[test]
     fn contradicting_members_are_refused() {
         for (from, to, why) in [
-            (r#"[{"replica":1,"role":"witness"},{"replica":4,"role":"backup"}]"#, "[]", "no voters"),
-            (r#"{"replica":2,"role":"backup"}"#, r#"{"replica":4,"role":"witness"}"#, "two roles"),
+            (
+                r##"[{"replica":1,"role":"witness","node":null},{"replica":4,"role":"backup","node":"#4"}]"##,
+                "[]",
+                "no voters",
+            ),
+            (
+                r##"{"replica":2,"role":"backup","node":"#2"}"##,
+                r##"{"replica":4,"role":"witness","node":"#4"}"##,
+                "two roles",
+            ),
+            (
+                r##"{"replica":2,"role":"backup","node":"#2"}"##,
+                r##"{"replica":4,"role":"backup","node":"#2"}"##,
+                "two nodes",
+            ),
+            (r#""last_replica":6"#, r#""last_replica":4"#, "above the highest number"),
             (r#""replica":5"#, r#""replica":2"#, "votes and learns"),
             (r#""leader":1"#, r#""leader":5"#, "does not vote"),
             (r#""replica":4"#, r#""replica":1"#, "do not ascend"),
             (r#""replica":1"#, r#""replica":0"#, "do not ascend"),
         ] {
             assert!(SEEN.contains(from), "{from}");
-            let error = Seen::decode(SEEN.replace(from, to).as_bytes()).unwrap_err();
+            let names = |text: &str| text.replace('#', "00000000-0000-4000-8000-00000000000");
+            let error = Seen::decode(text().replace(&names(from), &names(to)).as_bytes()).unwrap_err();
             assert!(error.to_string().contains(why), "{to}: {error}");
         }
     }
@@ -162,6 +241,9 @@ mod tests {
             term: Term(term),
             leader: None,
             version: Version(1),
+            last_replica: ReplicaId(1),
+            nodes: BTreeMap::new(),
+            epoch: Epoch(1),
         };
         assert!(seen(8, 2).may_replace(&seen(7, 3)));
         assert!(!seen(7, 3).may_replace(&seen(8, 2)));

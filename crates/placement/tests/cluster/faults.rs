@@ -55,6 +55,9 @@ async fn an_etcd_that_does_not_answer_is_an_error_to_wait_out() {
         term: Term(1),
         leader: None,
         version: replica::Version(1),
+        last_replica: ReplicaId(9),
+        nodes: std::collections::BTreeMap::new(),
+        epoch: placement::Epoch(1),
     };
     let errors = async {
         [

@@ -19,8 +19,16 @@ fn seen(index: u64, term: u64) -> Seen {
         (ReplicaId(2), Role::Backup),
         (ReplicaId(3), Role::Witness),
     ]);
-    let version = replica::Version(1);
-    Seen { configuration, index: Index(index), term: Term(term), leader: Some(ReplicaId(1)), version }
+    Seen {
+        configuration,
+        index: Index(index),
+        term: Term(term),
+        leader: Some(ReplicaId(1)),
+        version: replica::Version(1),
+        last_replica: ReplicaId(9),
+        nodes: std::collections::BTreeMap::new(),
+        epoch: placement::Epoch(1),
+    }
 }
 
 #[tokio::test]

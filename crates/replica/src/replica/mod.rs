@@ -520,6 +520,8 @@ impl Replica {
                 store.set_vote(vote.clone());
                 self.has_new_commit = true;
             }
+            // A replica that was left out is deleted once members know of that durably.
+            is_written |= self.has_new_commit && ready.committed_entries().iter().any(changes_state);
             let is_vote_written = is_written && std::mem::take(&mut self.has_new_commit);
             let vote = is_vote_written.then(|| store.vote().clone());
             self.send(now, ready.take_messages(), actions);

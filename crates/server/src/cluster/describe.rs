@@ -67,8 +67,9 @@ pub(crate) fn reply_slots(topology: &Topology, out: &mut dyn Answer) {
     }
 }
 
-/// Writes the reply of CLUSTER SHARDS: each group with its ranges, its leader and its backups.
-pub(crate) fn reply_shards(topology: &Topology, out: &mut dyn Answer) {
+/// Writes the reply of CLUSTER SHARDS: each group with its ranges, its leader and its backups. `speaks_tls`: whether the nodes'
+/// ports speak TLS.
+pub(crate) fn reply_shards(topology: &Topology, speaks_tls: bool, out: &mut dyn Answer) {
     let mut groups: BTreeMap<GroupId, Vec<&SlotRange>> = BTreeMap::new();
     for range in &topology.ranges {
         groups.entry(range.group).or_default().push(range);
@@ -92,7 +93,7 @@ pub(crate) fn reply_shards(topology: &Topology, out: &mut dyn Answer) {
         for (role, node) in listed {
             out.map(7);
             reply_field(out, "id", &node.name);
-            out.bulk(b"port");
+            out.bulk(if speaks_tls { b"tls-port" } else { b"port" });
             out.integer(node.port.into());
             reply_field(out, "ip", &node.host);
             reply_field(out, "endpoint", &node.host);

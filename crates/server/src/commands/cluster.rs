@@ -69,7 +69,7 @@ pub(super) fn cluster(call: &mut Call<'_>) -> Outcome {
             let master = named_node(&topology, args.get(2))?;
             reply_replicas(&topology, master, call.out)?;
         }
-        "SHARDS" if words == 2 => reply_shards(&topology, call.out),
+        "SHARDS" if words == 2 => reply_shards(&topology, call.shared.tls.is_some(), call.out),
         "SLOTS" if words == 2 => reply_slots(&topology, call.out),
         "HELP" if words == 2 => reply_help(call.out, "CLUSTER", HELP),
         name if CHANGING.contains(&name) => {

@@ -17,10 +17,11 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxclients", options.max_clients.to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-policy", "noeviction".into()),
-        ("port", shared.port.to_string()),
+        ("port", if shared.tls.is_some() { 0 } else { shared.port }.to_string()),
         ("proto-max-bulk-len", options.max_value.to_string()),
         ("save", String::new()),
         ("timeout", options.idle_seconds.to_string()),
+        ("tls-port", if shared.tls.is_some() { shared.port } else { 0 }.to_string()),
         ("wal", options.wal.to_string()),
     ]
 }

@@ -31,6 +31,7 @@ fn shared(backing: Backing, readers: usize) -> Arc<Shared> {
         )),
         backing,
         password: None,
+        tls: None,
         clients: Clients::default(),
         counters: Counters::new(commands::names()),
         output: OutputBudget::new(options.max_output_total),

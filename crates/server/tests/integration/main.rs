@@ -15,5 +15,6 @@ mod differential;
 mod metrics;
 mod protocol;
 mod signals;
+mod tls;
 mod tools;
 mod transactions;

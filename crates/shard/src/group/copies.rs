@@ -1,8 +1,8 @@
 //! Requests to other replicas for values and tables, and the answers to such requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use replica::{Body, Index, Replica, ReplicaId};
+use replica::{Base, Body, Index, Replica, ReplicaId};
 
 use super::{Answered, Group, Refused};
 use crate::Result;
@@ -26,21 +26,41 @@ impl Group {
         within(driver, due, &mut asked.answer).await?.ok().filter(|_| !self.has_ended())
     }
 
-    /// True if another replica has applied a change of the group's members that leaves this one out, and that is not earlier than the last one that this one has applied: for good, since no later replica gets its number. Asks `others` one after the other.
+    /// Asks members whether the group has left this replica out: those of the group's plan, `others`, and those that they name, one after the other. It has, for good, since no later replica gets its number, once a majority of the members has applied a change of members that leaves this replica out, durably, and that is not earlier than the last one that this one has applied.
     ///
-    /// Returns the index of that change, `None` also where nobody answers: the answer counts as long as the replica has applied no later one. A replica that joins and knows no members is not to ask while a plan has it: a member that lags behind has not heard of it.
+    /// Members that lose their power forget what they know to be committed beyond what is durable, and need the votes of the members before the change again: one member that knows of it durably may be lost.
+    ///
+    /// Returns the index of the earliest such change, `None` also where too few answer: the answers count as long as the replica has applied no later one. A replica that joins and knows no members is not to ask while a plan has it: a member that lags behind has not heard of it.
     pub async fn left_out_at(&self, others: &[ReplicaId]) -> Option<Index> {
         let own = self.place.replica;
-        for other in others.iter().filter(|other| **other != own) {
+        let mut asked: Vec<ReplicaId> = others.iter().copied().filter(|other| *other != own).collect();
+        let mut told: BTreeMap<ReplicaId, Index> = BTreeMap::new();
+        let mut at = 0;
+        while let Some(other) = asked.get(at).copied() {
+            at += 1;
             let since = self.with_replica(|replica| replica.members().since());
-            if let Some(Answer::Members(base)) = self.ask(*other, Request::Members).await
+            if let Some(Answer::Members(base)) = self.ask(other, Request::Members).await
                 && base.state.since >= since.max(Index(1))
                 && base.state.members.member(own).is_none()
             {
-                return Some(base.state.since);
+                let members = base.state.members;
+                told.insert(other, base.state.since);
+                if members.is_majority(|id| told.contains_key(&id)) {
+                    return told.into_values().min();
+                }
+                asked.extend(members.voters().map(|(id, _)| id));
+                let mut known = BTreeSet::new();
+                asked.retain(|id| known.insert(*id));
             }
         }
         None
+    }
+
+    /// The group's state, if this replica would know the last change of members there after a power cut, too.
+    fn durable_state(&self) -> Option<Base> {
+        let state = self.with_replica(Replica::state);
+        let committed = self.with_stored(|stored| stored.vote.commit.max(stored.base.index.0));
+        (committed >= state.state.since.0).then_some(state)
     }
 
     /// The answer to another replica's request.
@@ -58,7 +78,10 @@ impl Group {
                 }
                 Ok(Answer::Values(values))
             }
-            Request::Members => Ok(Answer::Members(Box::new(self.with_replica(Replica::state)))),
+            Request::Members => {
+                let state = self.durable_state();
+                Ok(state.map_or(Answer::NotNow, |state| Answer::Members(Box::new(state))))
+            }
             Request::Rows { applied, .. } if self.parts.tables.applied() < applied => Ok(Answer::NotNow),
             Request::Rows { from, .. } => Ok(Answer::Rows(self.parts.tables.rows(&from)?)),
         }

@@ -34,10 +34,10 @@ pub(super) enum Fault {
     ReadAfterCutOff,
     /// The leader is cut off while clients write to it; then the next leader is cut off instead, and the old one comes back with entries that nobody else has.
     OldLeaderReturns,
-    /// A member is to be replaced by a new one.
-    Replace,
-    /// The leader is asked to hand over, and is to be replaced then.
-    ReplaceOldLeader,
+    /// A node is drained, or two: their replicas are to be replaced by new ones.
+    Drain,
+    /// The leader is asked to hand over, and its node is drained then.
+    DrainOldLeader,
     /// The leader is asked for members without a backup, which it is to refuse.
     WithoutBackups,
     /// A drive is lost, with its node.
@@ -46,10 +46,14 @@ pub(super) enum Fault {
     DriveError,
     /// The groups are to be raised to the newest version.
     Finalize,
+    /// Etcd answers nothing for a time.
+    EtcdGone,
+    /// Etcd is restored from a backup, and the epoch raised a moment later.
+    EtcdRestored,
 }
 
 impl Fault {
-    const ALL: [Fault; 17] = [
+    const ALL: [Fault; 19] = [
         Fault::PowerCut,
         Fault::PowerCutEverywhere,
         Fault::CutOff,
@@ -61,12 +65,14 @@ impl Fault {
         Fault::HandOverCutOff,
         Fault::ReadAfterCutOff,
         Fault::OldLeaderReturns,
-        Fault::Replace,
-        Fault::ReplaceOldLeader,
+        Fault::Drain,
+        Fault::DrainOldLeader,
         Fault::WithoutBackups,
         Fault::DriveLost,
         Fault::DriveError,
         Fault::Finalize,
+        Fault::EtcdGone,
+        Fault::EtcdRestored,
     ];
 }
 
@@ -85,6 +91,10 @@ pub(super) struct Faults {
     pub restarts: u64,
     /// One time in so many the leader is cut off when a change of members has begun.
     pub cut_changes: u64,
+    /// One time in so many the power of all machines is cut when a node has deleted a replica.
+    pub cut_deletions: u64,
+    /// So many of a hundred creations and deletions of replicas a power cut cuts short, between the log and the node's state.
+    pub cut_short: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],
     /// The longest pause of a client between two operations, in microseconds.
@@ -130,6 +140,8 @@ impl Faults {
             }),
             restarts: one_of(&[2, 20, u64::MAX, u64::MAX]),
             cut_changes: one_of(&[2, 8, u64::MAX]),
+            cut_deletions: one_of(&[2, 8, u64::MAX]),
+            cut_short: one_of(&[0, 5, 20]),
             think_us: one_of(&[10_000, 50_000, 200_000]),
             reads: one_of(&[2, 5, 8]),
             groups: usize::try_from(one_of(&[1, 1, 2, 3])).unwrap_or(1),
@@ -146,7 +158,8 @@ impl Faults {
     /// The run after its faults: messages take their time, and are neither lost nor slow; clients ask without long pauses.
     pub(super) fn end(&mut self) {
         (self.lost, self.slow_us) = (u64::MAX, 100);
-        (self.restarts, self.cut_changes) = (u64::MAX, u64::MAX);
+        (self.restarts, self.cut_changes, self.cut_deletions) = (u64::MAX, u64::MAX, u64::MAX);
+        self.cut_short = 0;
         self.think_us = self.think_us.min(LAST_THINK_US);
     }
 

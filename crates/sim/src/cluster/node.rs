@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelOptions, Uuid};
 use parking_lot::Mutex;
-use replica::{Base, Body, ReplicaId, Role, Version};
+use replica::{Base, Body, Index, ReplicaId, Role, Version};
 use shard::{
     Change, Group, GroupId, GroupOptions, GroupsLog, GroupsLogOptions, Parts, PeerMessage, Peers, Place,
     StoredGroup,
@@ -30,8 +30,8 @@ const LONGEST_OPERATION: Duration = Duration::from_millis(100);
 /// The wall clock of a run's beginning, in milliseconds.
 const FIRST_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// A message of a replica on its way: the group, the replica for which it is, and the message.
-pub(super) type Sent = (GroupId, ReplicaId, PeerMessage);
+/// A message of a replica on its way: the group, the replicas from which and for which it is, and the message.
+pub(super) type Sent = (GroupId, (ReplicaId, ReplicaId), PeerMessage);
 
 /// The messages that a node has sent, and that the network has not taken yet. Each goes as its bytes, as between processes.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Peers for Outbox {
     fn send(&self, group: GroupId, from: ReplicaId, to: ReplicaId, message: PeerMessage) {
         let bytes = message.encode(group, from, to).expect("replicas send messages that have bytes");
         let (.., message) = PeerMessage::decode(&bytes).expect("the message's own bytes");
-        self.0.lock().push((group, to, message));
+        self.0.lock().push((group, (from, to), message));
     }
 }
 
@@ -65,8 +65,8 @@ impl Process {
         Process { group: GroupOptions { log: Bytes(group_bytes), ..group }, log: options }
     }
 
-    /// A drive with a new replica of each of these groups on it.
-    pub(super) fn new_drive(&self, groups: &[(GroupId, Base)], seed: u64) -> shard::Result<Media> {
+    /// A drive without replicas.
+    pub(super) fn new_drive(&self, seed: u64) -> shard::Result<Media> {
         let node = VirtualDriver::new(seed);
         let driver: Arc<dyn Driver> = Arc::clone(&node) as Arc<dyn Driver>;
         let drive = Drive { zones: 48, zone_size: 32, zone_capacity: 28, ..Drive::tiny(true) };
@@ -77,9 +77,6 @@ impl Process {
             Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
             let fs = Fs::mount(device, &MountOptions::default()).await?;
             let (log, _) = GroupsLog::open(&fs, LOG_PATH, &self.log).await?;
-            for (group, base) in groups {
-                log.write(*group, &Change::State(StoredGroup::new(base.clone()))).await?;
-            }
             log.close().await?;
             fs.unmount().await?;
             Ok(emu.media())
@@ -119,17 +116,22 @@ pub(super) struct Hosted {
 struct Up {
     /// The true time of its start.
     started: Instant,
+    /// The newest version that the process's program speaks.
+    speaks: Version,
     driver: Arc<VirtualDriver>,
     emu: Arc<Emu>,
-    groups: Vec<Hosted>,
+    log: Arc<GroupsLog>,
+    /// The driver of the groups.
+    of_groups: Arc<dyn Driver>,
+    groups: BTreeMap<usize, Hosted>,
     sent: Arc<Outbox>,
     fs: Fs,
 }
 
 pub(super) struct Node {
-    id: ReplicaId,
-    /// The replica's role in each group.
-    roles: Vec<Role>,
+    /// The node's replicas, by the places of their groups: a part of the node's state on its drive, which is written at once.
+    replicas: BTreeMap<usize, (ReplicaId, Role)>,
+    committed: Vec<Arc<Committed>>,
     process: Process,
     machine: Machine,
     /// The drive of a node that does not run.
@@ -147,18 +149,17 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node with the roles of its replicas by group. `committed`: what each group has committed.
+    /// A node without replicas. `committed`: what each group has committed.
     pub(super) fn new(
-        (id, roles): (ReplicaId, Vec<Role>),
         process: Process,
         media: Media,
-        committed: &[Arc<Committed>],
+        committed: Vec<Arc<Committed>>,
         machine: Machine,
     ) -> Node {
         let tables = committed.iter().map(|of_group| Arc::new(ModelTables::new(of_group))).collect();
         Node {
-            id,
-            roles,
+            replicas: BTreeMap::new(),
+            committed,
             process,
             machine,
             media,
@@ -171,17 +172,9 @@ impl Node {
         }
     }
 
-    pub(super) fn id(&self) -> ReplicaId {
-        self.id
-    }
-
-    /// The roles of the node's replicas, by group.
-    pub(super) fn roles(&self) -> &[Role] {
-        &self.roles
-    }
-
-    pub(super) fn role(&self, group: usize) -> Option<Role> {
-        self.roles.get(group).copied()
+    /// The node's replica of a group, whether the node runs or not.
+    pub(super) fn replica(&self, group: usize) -> Option<(ReplicaId, Role)> {
+        self.replicas.get(&group).copied()
     }
 
     pub(super) fn tables(&self, group: usize) -> Option<&ModelTables> {
@@ -214,34 +207,102 @@ impl Node {
         let driver: Arc<dyn Driver> = Arc::clone(node) as Arc<dyn Driver>;
         let emu = Emu::from_media(self.media.clone(), "emu:node", self.machine.latency(), driver);
         let (fs, log, mut stored) = block_on(&**node, open(Arc::clone(&emu), &self.process))?;
-        let sent = Arc::new(Outbox::default());
-        let log = Arc::new(log);
         let wall = FIRST_UNIX_MS + now.0 / 1_000_000 + rng.below(1 + self.machine.wall_ms);
         let of_groups: Arc<dyn Driver> =
             Arc::new(NodeDriver::new(Arc::clone(node), self.machine.pauses, wall));
-        let mut options = self.process.group;
-        options.settings.speaks = speaks;
-        let mut groups = Vec::new();
-        for (place, (role, tables)) in self.roles.iter().zip(&self.tables).enumerate() {
-            let id = GroupId(place as u64 + 1);
-            let nothing = || shard::Error::Replica { group: id, why: "the log has lost the replica".into() };
-            let stored = stored.remove(&id).ok_or_else(nothing)?;
-            let parts = Parts {
-                driver: Arc::clone(&of_groups),
-                log: Arc::clone(&log),
-                tables: Arc::clone(tables) as _,
-                peers: Arc::clone(&sent) as _,
-            };
-            let place = Place { group: id, replica: self.id, role: *role };
-            let group = Group::start(place, &options, parts, stored)?;
-            let engine = Engine::new(Arc::clone(&group), Arc::clone(tables) as _, Arc::clone(&of_groups));
-            groups.push(Hosted { group, engine: Arc::new(engine) });
+        let mut up = Up {
+            started: now,
+            speaks,
+            driver: Arc::clone(node),
+            emu,
+            log: Arc::new(log),
+            of_groups,
+            groups: BTreeMap::new(),
+            sent: Arc::default(),
+            fs,
+        };
+        for group in self.replicas.keys().copied() {
+            let nothing =
+                || shard::Error::Replica { group: id_of(group), why: "the log has lost the replica".into() };
+            let stored = stored.remove(&id_of(group)).ok_or_else(nothing)?;
+            self.host(&mut up, group, stored)?;
+        }
+        // A replica whose creation or deletion the power cut short.
+        for group in stored.keys() {
+            block_on(&*up.driver, up.log.write(*group, &Change::Removed))?;
         }
         self.life += 1;
         self.died = OnceCell::new();
         self.has_bad_drive = false;
-        self.up = Some(Up { started: now, driver: Arc::clone(node), emu, groups, sent, fs });
+        self.up = Some(up);
         Ok(())
+    }
+
+    /// Starts a replica of the node, and the engine above it.
+    fn host(&self, up: &mut Up, group: usize, stored: StoredGroup) -> shard::Result<()> {
+        let Some(((replica, role), tables)) = self.replica(group).zip(self.tables.get(group)) else {
+            return Ok(());
+        };
+        let parts = Parts {
+            driver: Arc::clone(&up.of_groups),
+            log: Arc::clone(&up.log),
+            tables: Arc::clone(tables) as _,
+            peers: Arc::clone(&up.sent) as _,
+        };
+        let place = Place { group: id_of(group), replica, role };
+        let mut options = self.process.group;
+        options.settings.speaks = up.speaks;
+        let of = Group::start(place, &options, parts, stored)?;
+        let engine = Engine::new(Arc::clone(&of), Arc::clone(tables) as _, Arc::clone(&up.of_groups));
+        up.groups.insert(group, Hosted { group: of, engine: Arc::new(engine) });
+        Ok(())
+    }
+
+    /// Creates a replica on a node that runs, which begins with this state: in the log first, then in the node's state. `is_cut_short`: in the log only.
+    pub(super) fn create(
+        &mut self,
+        group: usize,
+        replica: (ReplicaId, Role),
+        base: &Base,
+        is_cut_short: bool,
+    ) -> shard::Result<()> {
+        let Some(mut up) = self.up.take() else { return Ok(()) };
+        let stored = StoredGroup::new(base.clone());
+        let created = block_on(&*up.driver, up.log.write(id_of(group), &Change::State(stored.clone())))
+            .and_then(|()| {
+                if is_cut_short {
+                    return Ok(());
+                }
+                self.replicas.insert(group, replica);
+                if let Some((tables, committed)) = self.tables.get_mut(group).zip(self.committed.get(group)) {
+                    *tables = Arc::new(ModelTables::new(committed));
+                }
+                self.host(&mut up, group, stored)
+            });
+        self.up = Some(up);
+        created
+    }
+
+    /// Deletes a replica of a node that runs, which the change of members at `left_out_at` left out: from the node's state first. `is_cut_short`: from the state only. False: the replica has applied a later change meanwhile, and stays.
+    pub(super) fn delete(
+        &mut self,
+        group: usize,
+        left_out_at: Index,
+        is_cut_short: bool,
+    ) -> shard::Result<bool> {
+        let Some(up) = &mut self.up else { return Ok(false) };
+        let Some(hosted) = up.groups.get(&group) else { return Ok(false) };
+        if hosted.group.with_replica(|replica| replica.members().since()) > left_out_at {
+            return Ok(false);
+        }
+        hosted.group.close();
+        block_on(&*up.driver, hosted.group.finished());
+        up.groups.remove(&group);
+        self.replicas.remove(&group);
+        if !is_cut_short {
+            block_on(&*up.driver, up.log.write(id_of(group), &Change::Removed))?;
+        }
+        Ok(true)
     }
 
     /// The next operations of the node's drive fail.
@@ -262,7 +323,7 @@ impl Node {
         for operation in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
             up.emu.fail(FaultSpec::all(operation));
         }
-        up.groups.iter().for_each(|hosted| hosted.group.close());
+        up.groups.values().for_each(|hosted| hosted.group.close());
         up.driver.run_until(up.driver.now().after(LONGEST_OPERATION));
         up.driver.drop_all_tasks();
         // A log that is dropped is closed by a task, which holds the log and the driver: it would never end.
@@ -277,6 +338,13 @@ impl Node {
         self.is_lost = true;
     }
 
+    /// The node's drive is lost, and an empty one takes its place.
+    pub(super) fn replace_drive(&mut self, empty: Media) {
+        self.die(0, false);
+        self.media = empty;
+        self.replicas.clear();
+    }
+
     /// The node's replica of a group, if the node runs.
     pub(super) fn group(&self, group: usize) -> Option<&Arc<Group>> {
         self.hosted(group).map(|hosted| &hosted.group)
@@ -284,12 +352,12 @@ impl Node {
 
     /// The node's replica of a group, with its engine, if the node runs.
     pub(super) fn hosted(&self, group: usize) -> Option<&Hosted> {
-        self.up.as_ref().and_then(|up| up.groups.get(group))
+        self.up.as_ref().and_then(|up| up.groups.get(&group))
     }
 
     /// The node's replicas, if it runs.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.up.iter().flat_map(|up| &up.groups).map(|hosted| &hosted.group)
+        self.up.iter().flat_map(|up| up.groups.values()).map(|hosted| &hosted.group)
     }
 
     /// Free room on the drive of a node that runs.
@@ -328,7 +396,7 @@ impl Node {
             return group.with_stored(found);
         }
         let died = self.died.get_or_init(|| self.read_log());
-        died.get(&GroupId(group as u64 + 1)).map(found).unwrap_or_default()
+        died.get(&id_of(group)).map(found).unwrap_or_default()
     }
 
     fn has_in_log(&self, group: usize, stored: &StoredGroup, write: LastWrite) -> bool {
@@ -349,7 +417,7 @@ impl Node {
     pub(super) fn answers(&self, group: usize, now: Instant) -> bool {
         let Some(up) = &self.up else { return false };
         let clock = self.clock(up.started, now);
-        up.groups.get(group).is_some_and(|hosted| hosted.group.with_replica(|of| of.may_answer(clock)))
+        up.groups.get(&group).is_some_and(|hosted| hosted.group.with_replica(|of| of.may_answer(clock)))
     }
 
     /// The driver of a node that runs.
@@ -370,6 +438,11 @@ impl Node {
         Some(Instant(up.started.0.saturating_add(scale(due.0, 1_000_000, self.machine.speed_ppm))))
     }
 
+    /// True if the node runs, and does not mount its drive or write there so that all else waits.
+    pub(super) fn is_free(&self, now: Instant) -> bool {
+        self.up.as_ref().is_some_and(|up| up.driver.now() <= self.clock(up.started, now))
+    }
+
     /// The node runs until a true time, and does what `then` says. Returns the messages that it has sent.
     pub(super) fn run(&self, now: Instant, then: impl FnOnce(&Node)) -> Vec<Sent> {
         let Some(up) = &self.up else { return Vec::new() };
@@ -382,6 +455,11 @@ impl Node {
         }
         std::mem::take(&mut *up.sent.0.lock())
     }
+}
+
+/// The number of the group at a place of the run.
+pub(super) fn id_of(group: usize) -> GroupId {
+    GroupId(group as u64)
 }
 
 /// Mounts a node's drive and opens the log there.

@@ -12,6 +12,8 @@ const TOO_OLD: &str = "start the newer program again";
 /// The versions that the nodes' programs speak. At each start a node gets one of two programs: the older one speaks [`Version::FIRST`] alone.
 pub(super) struct Programs {
     shape: Shape,
+    /// Number of the run's first nodes.
+    pub first_nodes: usize,
     /// The version that the groups are asked for.
     pub wanted: Version,
     /// The nodes whose older program was refused: they have the newer one for good.
@@ -32,13 +34,15 @@ enum Shape {
 
 impl Programs {
     /// The programs of a run with so many first nodes.
-    pub(super) fn of(rng: &mut Rng, nodes: usize) -> Programs {
+    pub(super) fn of(rng: &mut Rng, first_nodes: usize) -> Programs {
         let shape = match rng.below(4) {
             0 => Shape::Mixed,
-            1 => Shape::OldNode(rng.index(nodes)),
+            1 => Shape::OldNode(rng.index(first_nodes)),
             _ => Shape::Newer,
         };
-        Programs { shape, wanted: Version::FIRST, refused: BTreeSet::new(), is_healed: false }
+        let is_raised_at_once = shape == Shape::Newer && rng.chance(50);
+        let wanted = if is_raised_at_once { Version::NEWEST } else { Version::FIRST };
+        Programs { shape, first_nodes, wanted, refused: BTreeSet::new(), is_healed: false }
     }
 
     /// The newest version of the program with which a node starts.
@@ -52,9 +56,9 @@ impl Programs {
         if is_older && !self.refused.contains(&node) { Version::FIRST } else { Version::NEWEST }
     }
 
-    /// True if the error is that of a program that is too old, and a group may have been raised above it: a group asks each member first, and one with the older program was there all the time.
-    pub(super) fn may_be_refused(&mut self, node: usize, why: &str) -> bool {
-        let is_only_older = !self.is_healed && self.shape == Shape::OldNode(node);
+    /// True if the error is that of a program that is too old, and a group may have been raised above it: a group asks each member first. `has_stayed`: the node's replicas were members from the beginning on, so that one with the older program alone was asked.
+    pub(super) fn may_be_refused(&mut self, node: usize, has_stayed: bool, why: &str) -> bool {
+        let is_only_older = has_stayed && !self.is_healed && self.shape == Shape::OldNode(node);
         let may = why.contains(TOO_OLD) && self.wanted > Version::FIRST && !is_only_older;
         if may {
             self.refused.insert(node);

@@ -28,6 +28,22 @@ pub struct ClusterCounts {
     pub drives_lost: u64,
     /// Processes that ended because an operation of their drive failed.
     pub drive_errors: u64,
+    /// Nodes that an operator drained.
+    pub drains: u64,
+    /// Plans with other members than those in whose places they were written.
+    pub plans: u64,
+    /// Replicas that joined a group in the places of others.
+    pub joined: u64,
+    /// Replicas that their groups had left out, and that their nodes deleted.
+    pub deleted: u64,
+    /// Creations and deletions of replicas that a power cut cut short.
+    pub cut_short: u64,
+    /// Times in which etcd answered nothing.
+    pub etcd_outages: u64,
+    /// Restores of etcd from a backup.
+    pub etcd_restores: u64,
+    /// Of these: backups from before a replacement.
+    pub replacements_forgotten: u64,
     /// Nodes whose drives are 20 or 200 times slower.
     pub slow_drives: u64,
     /// Moments, of one in 20 ms for each group, at which a replica's tables were more than eight entries behind those of another one.
@@ -57,6 +73,14 @@ impl AddAssign for ClusterCounts {
         self.power_cuts += other.power_cuts;
         self.drives_lost += other.drives_lost;
         self.drive_errors += other.drive_errors;
+        self.drains += other.drains;
+        self.plans += other.plans;
+        self.joined += other.joined;
+        self.deleted += other.deleted;
+        self.cut_short += other.cut_short;
+        self.etcd_outages += other.etcd_outages;
+        self.etcd_restores += other.etcd_restores;
+        self.replacements_forgotten += other.replacements_forgotten;
         self.slow_drives += other.slow_drives;
         self.tables_behind += other.tables_behind;
         self.table_parts += other.table_parts;

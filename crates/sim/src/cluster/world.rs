@@ -1,5 +1,6 @@
 //! A simulated cluster: its nodes, its network, its clients, and the events that are to come.
 
+mod agreeing;
 mod breaking;
 mod healing;
 
@@ -8,16 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use raft::eraftpb::MessageType;
-use replica::{Base, Configuration, Event, ReplicaId, Role, Version};
-use shard::{Answer as PeerAnswer, Group, GroupId, GroupOptions, PeerMessage};
+use replica::{Event, ReplicaId, Version};
+use shard::{Answer as PeerAnswer, GroupId, GroupOptions, PeerMessage};
 use units::{Driver as _, Instant};
 use zoned::emu::Media;
 
+use super::agreement::{Agreement, place_of};
 use super::clients::{CLIENTS, Clients};
 use super::engine::{Command, Unanswered};
+use super::etcd::Etcd;
 use super::faults::Faults;
 use super::group::{Fault as GroupFault, GroupState};
-use super::node::{Machine, Node, Process, Sent};
+use super::node::{Machine, Node, Process, Sent, id_of};
 use super::programs::Programs;
 use super::report::{ClusterFailureKind, Ended};
 use super::rules::ClusterRules;
@@ -37,22 +40,62 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 const CHECK_PAUSE: Duration = Duration::from_millis(20);
 /// Entries by which a replica's tables are behind those of another one, for the report.
 const BEHIND: u64 = 8;
+/// The number that stands for etcd among those of nodes.
+const ETCD: usize = usize::MAX;
 /// Longer than the start of a node on a fast drive.
 const RESTART: Duration = Duration::from_millis(3);
 
 /// An event that is to come.
 enum What {
-    Deliver { group: GroupId, from: ReplicaId, to: ReplicaId, message: Box<PeerMessage> },
-    Start { node: usize, life: u64 },
-    Die { node: usize, life: u64 },
-    Flush { node: usize },
-    Ask { client: usize, turn: u64 },
-    GiveUp { client: usize, turn: u64 },
+    Deliver {
+        nodes: (usize, usize),
+        group: GroupId,
+        replicas: (ReplicaId, ReplicaId),
+        message: Box<PeerMessage>,
+    },
+    Start {
+        node: usize,
+        life: u64,
+    },
+    Die {
+        node: usize,
+        life: u64,
+    },
+    Flush {
+        node: usize,
+    },
+    Ask {
+        client: usize,
+        turn: u64,
+    },
+    GiveUp {
+        client: usize,
+        turn: u64,
+    },
     Fault,
-    CutOff { node: usize, until: Duration },
-    CutOffAndRestart { leader: usize, candidate: usize },
-    OldLeaderReturns { group: usize },
-    Replace { group: usize, node: usize },
+    CutOff {
+        node: usize,
+        until: Duration,
+    },
+    CutOffAndRestart {
+        leader: usize,
+        candidate: usize,
+    },
+    OldLeaderReturns {
+        group: usize,
+    },
+    Drain {
+        node: usize,
+    },
+    Undrain {
+        node: usize,
+    },
+    RaiseEpoch,
+    EtcdReturns,
+    BackUpEtcd,
+    Agree {
+        node: usize,
+    },
     EndCuts,
     Check,
 }
@@ -60,10 +103,14 @@ enum What {
 pub(super) struct World {
     rng: Rng,
     process: Process,
+    rules: ClusterRules,
     groups: Vec<GroupState>,
-    /// A drive with new replicas: of the groups' first members, or of those that join.
-    new_drive: Option<(bool, Media)>,
+    /// The drive of a new node.
+    new_drive: Option<Media>,
     nodes: Vec<Node>,
+    /// The nodes' parts in what the cluster agrees on.
+    agreements: Vec<Agreement>,
+    etcd: Etcd,
     /// The events that are to come, by time and number.
     due: BTreeMap<(Instant, u64), What>,
     numbers: u64,
@@ -72,8 +119,8 @@ pub(super) struct World {
     programs: Programs,
     /// All faults have ended.
     is_healed: bool,
-    /// Pairs of nodes between which no message goes, in this direction.
-    cut: BTreeSet<(ReplicaId, ReplicaId)>,
+    /// Pairs of nodes between which no message goes, in this direction. One of the two may be [`ETCD`].
+    cut: BTreeSet<(usize, usize)>,
     clients: Clients,
     /// A number that follows from everything that clients were told.
     answers: u64,
@@ -84,28 +131,19 @@ impl World {
     pub(super) fn new(seed: u64, run: u64, rules: ClusterRules) -> World {
         let mut rng = Rng::at(seed, &[run, 0xc1a5]);
         let k = 1 + rng.index(2);
-        let roles: Vec<Role> = std::iter::once(Role::Witness)
-            .chain(std::iter::repeat_n(Role::Backup, k))
-            .chain(std::iter::repeat_n(Role::Witness, k))
-            .collect();
         let drift = u32::try_from(2 * DRIFT_PPM).unwrap_or(u32::MAX);
         let settings = rules.settings(T, T / 10, drift);
         let faults = Faults::of(&mut rng);
-        // The groups of a process have their primaries on different nodes.
-        let roles_in = |group: usize| {
-            let mut roles = roles.clone();
-            roles.rotate_right(group);
-            roles
-        };
-        let groups: Vec<GroupState> =
-            (0..faults.groups).map(|group| GroupState::new(group, &roles_in(group))).collect();
         let options = GroupOptions { settings, ..rules.group_options() };
-        let programs = Programs::of(&mut rng, roles.len());
+        let programs = Programs::of(&mut rng, 2 * k + 1);
         let mut world = World {
             process: Process::new(options, (faults.log_bytes, faults.group_bytes), rules),
-            groups,
+            rules,
+            groups: Vec::new(),
             new_drive: None,
             nodes: Vec::new(),
+            agreements: Vec::new(),
+            etcd: Etcd::new(k, faults.groups),
             due: BTreeMap::new(),
             numbers: 0,
             now: Instant::ORIGIN,
@@ -118,11 +156,8 @@ impl World {
             ended: Ended::default(),
             rng,
         };
+        world.create_cluster(k);
         world.ended.counts.groups = world.groups.len() as u64;
-        for node in 0..roles.len() {
-            let of_node = (0..world.groups.len()).filter_map(|group| roles_in(group).get(node).copied());
-            world.add_node(of_node.collect());
-        }
         world
     }
 
@@ -133,6 +168,7 @@ impl World {
         }
         self.after(self.faults.pause, What::Fault);
         self.after(CHECK_PAUSE, What::Check);
+        self.after(self.faults.pause, What::BackUpEtcd);
         self.run_until(Instant::ORIGIN.after(FAULTY));
         while self.ended.counts.faults < LEAST_FAULTS && self.ended.failure.is_none() {
             self.run_until(self.now.after(T));
@@ -156,7 +192,8 @@ impl World {
         let (counts, answered) = (&mut self.ended.counts, &self.clients.answered);
         (counts.operations, counts.pairs, counts.counts, counts.full) =
             (answered.all, answered.pairs, answered.counts, answered.full);
-        counts.milliseconds = self.now.0 / 1_000_000;
+        (counts.milliseconds, counts.plans) = (self.now.0 / 1_000_000, self.etcd.plans);
+        counts.replacements_forgotten = self.etcd.replacements_forgotten;
         for group in self.nodes.iter().flat_map(Node::groups) {
             let term = group.with_replica(|replica| {
                 (replica.leader() == Some(group.place().replica)).then(|| replica.term().0)
@@ -188,7 +225,7 @@ impl World {
     }
 
     fn fail_group(&mut self, group: usize, (kind, what): GroupFault) {
-        self.fail(kind, format!("{}: {what}", GroupId(group as u64 + 1)));
+        self.fail(kind, format!("{}: {what}", id_of(group)));
     }
 
     fn after(&mut self, time: Duration, what: What) {
@@ -201,20 +238,15 @@ impl World {
         self.after(time, what);
     }
 
-    /// Adds a node with a new replica of each group, and starts it.
-    fn add_node(&mut self, roles: Vec<Role>) -> ReplicaId {
-        let replica = ReplicaId(self.nodes.len() as u64 + 1);
-        let is_first = self.groups.iter().any(|group| group.first.state.members.role(replica).is_some());
-        if self.new_drive.as_ref().is_none_or(|(of_first, _)| *of_first != is_first) {
-            let seed = self.rng.draw();
-            let base = |group: &GroupState| if is_first { group.first.clone() } else { Base::joining() };
-            let groups: Vec<_> = self.groups.iter().map(|group| (group.id(), base(group))).collect();
-            match self.process.new_drive(&groups, seed) {
-                Ok(media) => self.new_drive = Some((is_first, media)),
-                Err(error) => self.fail(ClusterFailureKind::Stuck, format!("no drive: {error}")),
-            }
-        }
-        let Some((_, media)) = self.new_drive.clone() else { return replica };
+    /// Adds a node with an empty drive, and starts it.
+    fn add_node(&mut self) {
+        let new_drive = self.new_drive.take();
+        let media = new_drive.map_or_else(|| self.process.new_drive(self.rng.draw()), Ok);
+        let media = match media {
+            Ok(media) => media,
+            Err(error) => return self.fail(ClusterFailureKind::Stuck, format!("no drive: {error}")),
+        };
+        self.new_drive = Some(media.clone());
         let slowness = [1, 1, 1, 20, 200].get(self.rng.index(5)).copied().unwrap_or(1);
         self.ended.counts.slow_drives += u64::from(slowness > 1);
         let machine = Machine {
@@ -223,12 +255,13 @@ impl World {
             pauses: self.faults.pauses,
             wall_ms: self.faults.wall_ms,
         };
-        let committed: Vec<_> = self.groups.iter().map(|group| Arc::clone(&group.committed)).collect();
-        self.nodes.push(Node::new((replica, roles), self.process, media, &committed, machine));
-        let node = self.nodes.len() - 1;
+        let committed = self.groups.iter().map(|group| Arc::clone(&group.committed)).collect();
+        let node = self.nodes.len();
+        self.nodes.push(Node::new(self.process, media, committed, machine));
+        self.agreements.push(Agreement::new(node, self.rules));
         self.start(node);
         self.after_us(self.faults.flush_us, What::Flush { node });
-        replica
+        self.after_us(1, What::Agree { node });
     }
 
     fn start(&mut self, node: usize) {
@@ -236,11 +269,19 @@ impl World {
         let speaks = self.programs.draw(node, &mut self.rng);
         let Err(error) = of.start(self.now, speaks, &mut self.rng) else { return };
         let (life, why) = (of.life, error.to_string());
-        if !self.programs.may_be_refused(node, &why) {
+        let has_stayed = self.has_stayed(node);
+        if !self.programs.may_be_refused(node, has_stayed, &why) {
             return self.fail(ClusterFailureKind::Stuck, format!("node {} does not start: {why}", node + 1));
         }
         self.ended.counts.too_old += 1;
         self.after(RESTART, What::Start { node, life });
+    }
+
+    /// True if no replica of the node took the place of another one: the groups have as many first members as the run has first nodes.
+    fn has_stayed(&self, node: usize) -> bool {
+        let first = |(replica, _): (ReplicaId, _)| replica.0 <= self.programs.first_nodes as u64;
+        let of = self.nodes.get(node);
+        of.is_some_and(|of| (0..self.groups.len()).filter_map(|group| of.replica(group)).all(first))
     }
 
     fn die(&mut self, node: usize) {
@@ -279,17 +320,17 @@ impl World {
     /// A node runs until now, and does what `then` says.
     fn visit(&mut self, node: usize, then: impl FnOnce(&Node)) {
         let Some(of) = self.nodes.get(node) else { return };
-        let from = of.id();
         let messages = of.run(self.now, then);
         let mut changing = None;
-        for (place, (state, group)) in self.groups.iter_mut().zip(of.groups()).enumerate() {
-            changing = state.learn(group).then_some(place).or(changing);
+        for (place, state) in self.groups.iter_mut().enumerate() {
+            let begins = of.group(place).is_some_and(|group| state.learn(group));
+            changing = begins.then_some(place).or(changing);
         }
         if let Some(why) = of.ended() {
             self.replica_ended(node, why);
         }
         for message in messages {
-            self.send(from, message);
+            self.send(node, message);
         }
         if changing.is_some() && self.rng.below(self.faults.cut_changes) == 0 {
             let leader = changing.and_then(|group| self.leader(group));
@@ -305,9 +346,9 @@ impl World {
 
     /// A replica of a node that runs has ended. Where an operation of the drive has failed the node's process ends too, and starts again later.
     fn replica_ended(&mut self, node: usize, why: String) {
-        let Some(of) = self.nodes.get_mut(node) else { return };
+        let (Some(of), has_stayed) = (self.nodes.get(node), self.has_stayed(node)) else { return };
         let life = of.life;
-        if self.programs.may_be_refused(node, &why) {
+        if self.programs.may_be_refused(node, has_stayed, &why) {
             self.ended.counts.too_old += 1;
             self.die(node);
             return self.after(RESTART, What::Start { node, life: life + 1 });
@@ -319,7 +360,9 @@ impl World {
         self.after_us(10_000, What::Die { node, life });
     }
 
-    fn send(&mut self, from: ReplicaId, (group, to, message): Sent) {
+    fn send(&mut self, from: usize, (group, replicas, message): Sent) {
+        let address = self.agreements.get(from).and_then(|of| of.address(group, replicas.1));
+        let Some(to) = address else { return };
         if self.cut.contains(&(from, to)) || self.rng.below(self.faults.lost) == 0 {
             return;
         }
@@ -327,27 +370,37 @@ impl World {
             u64::from(matches!(message, PeerMessage::Answer(_, PeerAnswer::Rows(_))));
         let message = Box::new(message);
         for _ in 0..u64::from(self.rng.below(self.faults.lost) == 0) {
-            self.send_once(group, (from, to), message.clone());
+            self.send_once((from, to), group, replicas, message.clone());
         }
-        self.send_once(group, (from, to), message);
+        self.send_once((from, to), group, replicas, message);
     }
 
-    fn send_once(&mut self, group: GroupId, (from, to): (ReplicaId, ReplicaId), message: Box<PeerMessage>) {
+    fn send_once(
+        &mut self,
+        nodes: (usize, usize),
+        group: GroupId,
+        replicas: (ReplicaId, ReplicaId),
+        message: Box<PeerMessage>,
+    ) {
         let slow = if self.rng.below(20) == 0 { self.faults.slow_us } else { 100 };
-        self.after_us(10 + slow, What::Deliver { group, from, to, message });
+        self.after_us(10 + slow, What::Deliver { nodes, group, replicas, message });
     }
 
     fn happens(&mut self, what: What) {
         match what {
-            What::Deliver { group, from, to, message } => {
-                let Some(node) = self.nodes.iter().position(|node| node.id() == to) else { return };
+            What::Deliver { nodes, group, replicas, message } => {
+                let (from, node) = nodes;
                 if asks_for_vote(&message) && self.rng.below(self.faults.restarts) == 0 {
                     self.restart(node);
-                    return self.after(RESTART, What::Deliver { group, from, to, message });
+                    return self.after(RESTART, What::Deliver { nodes, group, replicas, message });
+                }
+                if let Some(of) = self.agreements.get_mut(node) {
+                    of.learn(group, replicas.0, from);
                 }
                 self.visit(node, |node| {
-                    if let Some(group) = node.group(place_of(group)) {
-                        group.receive(from, *message);
+                    let group = node.group(place_of(group));
+                    if let Some(group) = group.filter(|group| group.place().replica == replicas.1) {
+                        group.receive(replicas.0, *message);
                     }
                 });
             }
@@ -397,11 +450,13 @@ impl World {
                 }
                 self.after(2 * T, What::EndCuts);
             }
-            What::Replace { group, node } if !self.is_healed => {
-                self.replace(group, node);
-                self.ask_for_members();
-            }
-            What::Replace { .. } => {}
+            What::Drain { node } if !self.is_healed => self.drain(node),
+            What::BackUpEtcd if !self.is_healed => self.back_up_etcd(),
+            What::Drain { .. } | What::BackUpEtcd => {}
+            What::Undrain { node } => self.undrain(node),
+            What::RaiseEpoch => self.raise_epoch(),
+            What::EtcdReturns => self.return_etcd(),
+            What::Agree { node } => self.agree(node),
             What::EndCuts => self.cut.clear(),
             What::Check => self.check(),
         }
@@ -487,10 +542,11 @@ impl World {
             }
             Err(why) => {
                 let leader = if let Unanswered::Refused(leader) = why { leader } else { None };
-                of.node = match leader {
-                    Some(leader) => usize::try_from(leader.0).map_or(0, |id| id.saturating_sub(1)),
-                    None => self.rng.index(others),
-                };
+                let group = id_of(called.object().group);
+                let address = leader.and_then(|leader| {
+                    self.agreements.get(of.node).and_then(|asked| asked.address(group, leader))
+                });
+                of.node = address.unwrap_or_else(|| self.rng.index(others));
                 if why != Unanswered::Open {
                     self.clients.history.refused(called);
                 }
@@ -520,28 +576,12 @@ impl World {
         }
     }
 
-    /// No message comes to a node or from it.
+    /// No message comes to a node or from it. Every second time it does not reach etcd either.
     fn cut_off(&mut self, node: usize) {
-        let Some(id) = self.nodes.get(node).map(Node::id) else { return };
-        let others = self.nodes.iter().map(Node::id);
-        self.cut.extend(others.flat_map(|other| [(id, other), (other, id)]));
+        let etcd = self.rng.chance(50).then_some(ETCD);
+        let others = (0..self.nodes.len()).chain(etcd);
+        self.cut.extend(others.flat_map(|other| [(node, other), (other, node)]));
     }
-
-    /// Members of a group with another one in the place of one of them.
-    fn members_with(&self, group: usize, gone: ReplicaId, new: (ReplicaId, Role)) -> Option<Configuration> {
-        let members = &self.groups.get(group)?.members.0;
-        Some(Configuration::new(members.voters().filter(|(id, _)| *id != gone).chain([new])))
-    }
-}
-
-/// The place of a group among those of the run.
-fn place_of(group: GroupId) -> usize {
-    usize::try_from(group.0).map_or(usize::MAX, |number| number.saturating_sub(1))
-}
-
-/// True if the group's replica on the node leads.
-fn leads(group: &Group) -> bool {
-    group.with_replica(|replica| replica.leader()) == Some(group.place().replica)
 }
 
 fn asks_for_vote(message: &PeerMessage) -> bool {

@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::address::Address;
-use crate::names::Revision;
+use crate::names::{Epoch, Revision};
 use crate::place::place;
 use crate::values::drain::Drain;
 use crate::values::liveness::Liveness;
@@ -54,14 +54,18 @@ fn cluster() -> ClusterView {
 
 /// The group's log has the members of the plan.
 fn follow(view: &mut ClusterView) {
-    let members = view.want[&GROUP].plan.members().iter().map(|member| (member.replica, member.role));
+    let plan = view.want[&GROUP].plan.clone();
+    let members = plan.members().iter().map(|member| (member.replica, member.role));
     let index = view.seen.get(&GROUP).map_or(1, |seen| seen.index.0 + 1);
     let seen = Seen {
         configuration: Configuration::new(members),
         index: Index(index),
         term: Term(1),
         leader: Some(ReplicaId(1)),
-        version: Version::FIRST,
+        version: Version::LAST_REPLICA,
+        last_replica: plan.last_replica(),
+        nodes: plan.members().iter().map(|member| (member.replica, member.node)).collect(),
+        epoch: view.meta.epoch(),
     };
     view.seen.insert(GROUP, seen);
 }
@@ -129,4 +133,65 @@ fn a_node_that_was_drained_stays_in_the_cluster() {
     view.draining.insert(id(4), Drain { is_last: true });
     assert_eq!(upkeep(&view, &BTreeSet::new()).removed, [id(4)]);
     assert_eq!(view.want[&GROUP].plan.members().iter().filter(|of| of.role == Role::Backup).count(), 1);
+}
+
+#[test]
+fn a_plan_of_an_old_backup_gives_way_to_what_the_log_says_once_its_leader_has_written() {
+    let mut view = cluster();
+    for number in [5, 6] {
+        view.nodes.insert(id(number), node(number));
+        view.alive.insert(id(number), Liveness { starts: 1 });
+    }
+    let old = view.want[&GROUP].plan.clone();
+    // Replica 3 was replaced, and what took its place as well.
+    for dead in [3, 4] {
+        let plan = upkeep(&view, &BTreeSet::from([id(dead)])).plans.remove(&GROUP).unwrap();
+        set_plan(&mut view, plan);
+        follow(&mut view);
+    }
+    let before = view.want[&GROUP].plan.clone();
+    let log = view.seen[&GROUP].clone();
+    assert_eq!((before.last_replica(), before.leaving().len()), (ReplicaId(5), 2));
+    // Etcd is restored, and the epoch raised: node 1 dies before the group's leader has written.
+    set_plan(&mut view, old.clone());
+    view.seen.insert(GROUP, Seen { epoch: Epoch(1), last_replica: ReplicaId(3), ..log.clone() });
+    view.meta = view.meta.with_epoch(Epoch(2));
+    assert_eq!(upkeep(&view, &BTreeSet::from([id(1)])), Upkeep::default());
+    view.seen.insert(GROUP, Seen { epoch: Epoch(2), ..log.clone() });
+    let mended = upkeep(&view, &BTreeSet::new()).plans.remove(&GROUP).unwrap();
+    assert_eq!((mended.members(), mended.last_replica()), (before.members(), ReplicaId(5)));
+    assert_eq!(mended.preferred(), old.preferred());
+    let goes: Vec<ReplicaId> = mended.leaving().iter().map(|member| member.replica).collect();
+    let left: Vec<ReplicaId> = old
+        .members()
+        .iter()
+        .map(|member| member.replica)
+        .filter(|replica| before.member(*replica).is_none())
+        .collect();
+    assert_eq!(goes, left);
+    // With a node to replace the new replica has a number above all.
+    let replaced = upkeep(&view, &BTreeSet::from([id(1)])).plans.remove(&GROUP).unwrap();
+    assert_eq!(replaced.last_replica(), ReplicaId(6));
+    // The node of a member is not known: the member is replaced, where there is a free node.
+    let (unknown, _) = log.nodes.last_key_value().unwrap();
+    let mut nodes = log.nodes.clone();
+    nodes.remove(unknown);
+    view.seen.insert(GROUP, Seen { epoch: Epoch(2), nodes: nodes.clone(), ..log.clone() });
+    let replaced = upkeep(&view, &BTreeSet::new()).plans.remove(&GROUP).unwrap();
+    let kept = |plan: &GroupPlan| nodes.keys().all(|replica| plan.member(*replica).is_some());
+    assert!(kept(&replaced) && replaced.member(ReplicaId(6)).is_some(), "{replaced:?}");
+    assert!(replaced.replicas().all(|member| view.nodes.contains_key(&member.node)), "{replaced:?}");
+    view.alive.clear();
+    let none = upkeep(&view, &BTreeSet::new());
+    assert!(none.plans.is_empty() && none.lacking.len() == 1, "{none:?}");
+    // Two members are on one node: the group goes on from its voters.
+    let learner = (ReplicaId(7), Role::Witness);
+    let configuration = log.configuration.clone().with_learners([learner]);
+    let mut nodes = log.nodes.clone();
+    nodes.insert(learner.0, *log.nodes.values().next().unwrap());
+    let last_replica = learner.0;
+    set_plan(&mut view, replaced);
+    view.seen.insert(GROUP, Seen { epoch: Epoch(2), configuration, nodes, last_replica, ..log });
+    let from_voters = upkeep(&view, &BTreeSet::new()).plans.remove(&GROUP).unwrap();
+    assert_eq!((from_voters.members(), from_voters.last_replica()), (before.members(), ReplicaId(7)));
 }

@@ -68,7 +68,7 @@ fn slots_lists_each_range_with_its_leader_and_its_backups() {
 
 #[test]
 fn shards_lists_each_group_with_its_ranges() {
-    let text = reply_text(|reply| reply_shards(&topology(), reply));
+    let text = reply_text(|reply| reply_shards(&topology(), false, reply));
     let node = |n, role, health| {
         format!(
             "%7 id node{n} port 7000 ip 10.0.0.{n} endpoint 10.0.0.{n} role {role} replication-offset 0 health {health}"
@@ -85,6 +85,8 @@ fn shards_lists_each_group_with_its_ranges() {
         node(3, "replica", "fail"),
     ];
     assert_eq!(text, expected.join(" "));
+    let with_tls = reply_text(|reply| reply_shards(&topology(), true, reply));
+    assert_eq!(with_tls, text.replace(" port 7000", " tls-port 7000"));
 }
 
 #[test]

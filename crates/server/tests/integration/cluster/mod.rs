@@ -3,7 +3,7 @@
 //! The keys of the tests: `b` (slot 3300) and `hello` (866) are in group 1, `c` (7365) in group 2, `a` (15495) and `foo`
 //! (12182) in group 3.
 
-mod nodes;
+pub mod nodes;
 mod once;
 mod operators;
 mod replies;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kv::parallel_wal::WalMode;
 use kv::{Engine, EngineOptions, MemoryStore, Overlay, Store, View, Visit, Writing};
-use server::{ServeOptions, Server};
+use server::{ServeOptions, Server, Stopper};
 use units::RealDriver;
 
 /// Longest time that any step of a test may take.
@@ -19,6 +19,7 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Running {
     pub address: SocketAddr,
     pub http: Option<SocketAddr>,
+    stopper: Stopper,
     ended: Option<JoinHandle<server::Result<()>>>,
 }
 
@@ -42,9 +43,9 @@ pub fn start_over(store: Arc<dyn Store>, options: ServeOptions) -> Running {
 
 /// Lets a server run on a thread of its own until its end.
 pub fn run_server(server: Server) -> Running {
-    let (address, http) = (server.address(), server.http_address());
+    let (address, http, stopper) = (server.address(), server.http_address(), server.stopper());
     let ended = std::thread::Builder::new().spawn(move || server.wait()).expect("a thread");
-    Running { address, http, ended: Some(ended) }
+    Running { address, http, stopper, ended: Some(ended) }
 }
 
 impl Running {
@@ -70,12 +71,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.ended.is_some()
-            && let Ok(stream) = TcpStream::connect(self.address)
-        {
-            let mut stream = stream;
-            let _gone = stream.write_all(b"SHUTDOWN\r\n");
-        }
+        self.stopper.stop();
     }
 }
 
@@ -111,8 +107,8 @@ impl Value {
     }
 }
 
-pub struct Client {
-    pub stream: TcpStream,
+pub struct Client<S = TcpStream> {
+    pub stream: S,
     read: Vec<u8>,
     at: usize,
 }
@@ -123,11 +119,7 @@ impl Client {
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Client { stream, read: Vec::new(), at: 0 }
-    }
-
-    pub fn send_raw(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server reads");
+        Client::over(stream)
     }
 
     pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
@@ -139,6 +131,16 @@ impl Client {
             bytes.extend(b"\r\n");
         }
         bytes
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn over(stream: S) -> Client<S> {
+        Client { stream, read: Vec::new(), at: 0 }
+    }
+
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
     }
 
     pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) {
@@ -270,7 +272,7 @@ fn read_in_thread(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::i
     })
 }
 
-impl Client {
+impl<S: Read + Write> Client<S> {
     /// Reads the next `len` bytes of replies, undecoded.
     pub fn take_raw(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < self.at + len {

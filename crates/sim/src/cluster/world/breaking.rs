@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use replica::{Configuration, Event, ReplicaId, Role, Version};
+use replica::{Event, Version};
 use zoned::emu::{FaultOp, FaultSpec};
 
 use super::super::faults::Fault;
-use super::super::node::Node;
-use super::{T, What, World, leads};
+use super::{ETCD, T, What, World};
 
-/// The most nodes that a run has, unless drives are lost.
-const MAX_NODES: usize = 14;
-/// The time for which a group is asked for new members.
-const CHANGE_TIME: Duration = Duration::from_secs(1);
 /// The most operations of a drive that succeed before one fails.
 const BEFORE_ERROR: u64 = 20;
 
@@ -24,7 +19,6 @@ impl World {
         let node = self.rng.index(self.nodes.len());
         let other = self.rng.index(self.nodes.len());
         let group = self.rng.index(self.groups.len());
-        let id = |node: usize| ReplicaId(node as u64 + 1);
         match self.faults.draw(&mut self.rng) {
             Fault::PowerCut => self.die(node),
             Fault::PowerCutEverywhere => (0..self.nodes.len()).for_each(|node| self.die(node)),
@@ -33,12 +27,13 @@ impl World {
                     .get(self.rng.index(3))
                     .copied()
                     .unwrap_or_default();
-                for other in (0..self.nodes.len()).map(id) {
-                    self.cut.extend(from.then_some((id(node), other)));
-                    self.cut.extend(to.then_some((other, id(node))));
+                let etcd = self.rng.chance(50).then_some(ETCD);
+                for other in (0..self.nodes.len()).chain(etcd) {
+                    self.cut.extend(from.then_some((node, other)));
+                    self.cut.extend(to.then_some((other, node)));
                 }
             }
-            Fault::Parted => self.cut.extend([(id(node), id(other)), (id(other), id(node))]),
+            Fault::Parted => self.cut.extend([(node, other), (other, node)]),
             Fault::Healed => self.cut.clear(),
             Fault::HandOver => self.hand_over(group, node),
             Fault::VoteBesideLease => {
@@ -58,18 +53,24 @@ impl World {
             }
             Fault::ReadAfterCutOff => self.read_after_cut_off(),
             Fault::OldLeaderReturns => self.return_old_leader(group),
-            Fault::Replace => self.replace(group, node),
-            Fault::ReplaceOldLeader => {
+            Fault::Drain => {
+                self.drain(node);
+                if self.rng.chance(30) {
+                    self.drain(other);
+                }
+            }
+            Fault::DrainOldLeader => {
                 let Some(leader) = self.leader(group) else { return };
                 self.hand_over(group, leader);
-                self.after_us(40_000, What::Replace { group, node: leader });
+                self.after_us(40_000, What::Drain { node: leader });
             }
             Fault::WithoutBackups => self.ask_for_no_backups(group),
             Fault::DriveLost => self.lose_drive(node),
             Fault::DriveError => self.fail_drive(node),
             Fault::Finalize => self.programs.wanted = Version::NEWEST,
+            Fault::EtcdGone => self.lose_etcd(),
+            Fault::EtcdRestored => self.restore_etcd(),
         }
-        self.ask_for_members();
     }
 
     /// The leader of the group that was written last is cut off, and all clients read what was written.
@@ -117,7 +118,7 @@ impl World {
 
     /// A node hears no more of the leader. Returns about an election timeout.
     fn deafen(&mut self, leader: usize, node: usize) -> Duration {
-        self.cut.insert((ReplicaId(leader as u64 + 1), ReplicaId(node as u64 + 1)));
+        self.cut.insert((leader, node));
         T * 4 / 5 + Duration::from_micros(self.rng.below(60_000))
     }
 
@@ -131,118 +132,20 @@ impl World {
         }
     }
 
-    /// A new replica is to take the place of a member.
-    pub(super) fn replace(&mut self, group: usize, node: usize) {
-        let Some((gone, roles)) = self.nodes.get(node).map(|node| (node.id(), node.roles().to_vec())) else {
-            return;
-        };
-        let Some((state, role)) = self.groups.get(group).zip(roles.get(group).copied()) else { return };
-        let members = &state.members.0;
-        let is_free = state.wanted.is_none() && !members.is_joint() && self.nodes.len() < MAX_NODES;
-        let is_member = members.role(gone).is_some();
-        if is_free && is_member && state.lost_members(&self.nodes).is_empty() {
-            let new = self.add_node(roles);
-            let target = self.members_with(group, gone, (new, role));
-            self.want(group, target);
-        }
-    }
-
-    fn want(&mut self, group: usize, target: Option<Configuration>) {
-        let until = self.now.after(CHANGE_TIME);
-        if let Some(state) = self.groups.get_mut(group) {
-            state.wanted = target.map(|target| (target, until));
-        }
-    }
-
-    /// The leader of a group with one backup is asked for a witness in the backup's place.
-    fn ask_for_no_backups(&mut self, group: usize) {
-        let Some(leader) = self.leader(group) else { return };
-        let Some(state) = self.groups.get(group) else { return };
-        let backups: Vec<ReplicaId> = state.members.0.backups().collect();
-        let [backup] = backups[..] else { return };
-        if state.members.0.is_joint() || state.wanted.is_some() || self.nodes.len() >= MAX_NODES {
-            return;
-        }
-        let new = self.add_node(vec![Role::Witness; self.groups.len()]);
-        let Some(target) = self.members_with(group, backup, (new, Role::Witness)) else { return };
-        self.visit(leader, |node| {
-            if let Some(group) = node.group(group) {
-                group.tell(Event::Change(target));
-            }
-        });
-    }
-
-    /// A drive is lost, unless too many are lost already. New replicas are to take the places of those that are gone.
+    /// A drive is lost, unless too many are lost already.
     fn lose_drive(&mut self, node: usize) {
-        let Some(id) = self.nodes.get(node).map(Node::id) else { return };
-        let is_member = self.groups.iter().any(|group| group.members.0.role(id).is_some());
-        if is_member && self.groups.iter().all(|group| group.may_lose(id, &self.nodes)) {
-            if let Some(node) = self.nodes.get_mut(node) {
-                node.lose();
-            }
+        let is_member = self.groups.iter().any(|group| group.has_member(&self.nodes, node));
+        let Some(of) = self.nodes.get(node).filter(|_| is_member) else { return };
+        if self.groups.iter().all(|group| group.may_lose(of, &self.nodes)) {
             self.ended.counts.drives_lost += 1;
-            self.replace_lost();
-        }
-    }
-
-    /// The groups are asked for new replicas in the places of those whose drives are lost.
-    pub(super) fn replace_lost(&mut self) {
-        for place in 0..self.groups.len() {
-            let Some(group) = self.groups.get(place) else { return };
-            let lost = group.lost_members(&self.nodes);
-            if lost.is_empty() || group.wanted.is_some() || group.members.0.is_joint() {
-                continue;
+            let empty = self.new_drive.clone().filter(|_| self.rules.keeps_names());
+            let Some(of) = self.nodes.get_mut(node) else { return };
+            if let Some(empty) = empty {
+                of.replace_drive(empty);
+                return self.start(node);
             }
-            let members: Vec<(ReplicaId, Role)> = group.members.0.voters().collect();
-            let mut target = Vec::new();
-            for (id, role) in members {
-                if lost.contains(&id) {
-                    let new = self.replacement(place, (id, role), &target);
-                    target.push((new, role));
-                } else {
-                    target.push((id, role));
-                }
-            }
-            self.want(place, Some(Configuration::new(target)));
-        }
-        self.ask_for_members();
-    }
-
-    /// The replica that takes the place of a lost one: one with a later number than any of the group had, or one of a new node.
-    fn replacement(
-        &mut self,
-        place: usize,
-        (gone, role): (ReplicaId, Role),
-        taken: &[(ReplicaId, Role)],
-    ) -> ReplicaId {
-        let is_free = |node: &&Node| {
-            let id = node.id();
-            let is_new = self.groups.get(place).is_some_and(|group| id > group.last_replica);
-            !node.is_lost && node.role(place) == Some(role) && is_new && taken.iter().all(|(of, _)| *of != id)
-        };
-        if let Some(free) = self.nodes.iter().rev().find(is_free) {
-            return free.id();
-        }
-        let roles = self.nodes.iter().find(|node| node.id() == gone).map(|node| node.roles().to_vec());
-        self.add_node(roles.unwrap_or_default())
-    }
-
-    /// Each leader is asked for the members that its group is to have.
-    pub(super) fn ask_for_members(&mut self) {
-        for place in 0..self.groups.len() {
-            let Some(group) = self.groups.get_mut(place) else { return };
-            let Some((wanted, until)) = group.wanted.clone() else { continue };
-            if self.now >= until || group.members.0 == wanted {
-                group.wanted = None;
-                continue;
-            }
-            for node in 0..self.nodes.len() {
-                self.visit(node, |node| {
-                    if let Some(group) = node.group(place).filter(|group| leads(group)) {
-                        group.tell(Event::Change(wanted.clone()));
-                    }
-                });
-            }
+            of.lose();
+            self.declare_gone(node);
         }
     }
 }

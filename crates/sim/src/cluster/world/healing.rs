@@ -43,8 +43,6 @@ impl World {
         let mut why: (usize, Fault) = (0, (ClusterFailureKind::Stuck, String::new()));
         while self.now < end && self.ended.failure.is_none() {
             self.run_until(self.now.after(T / 2));
-            self.replace_lost();
-            self.ask_for_members();
             let lacks = self.groups.iter().enumerate().find_map(|(place, group)| {
                 let whole = group.is_whole(&self.nodes);
                 let whole = whole.and_then(|()| group.is_at(self.programs.wanted, &self.nodes));
