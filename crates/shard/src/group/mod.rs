@@ -16,6 +16,7 @@ mod install;
 mod log_queue;
 mod proposals;
 mod requests;
+mod room;
 mod table_queue;
 mod table_work;
 #[cfg(test)]

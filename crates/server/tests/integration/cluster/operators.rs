@@ -21,6 +21,7 @@ fn stats(group: u64, role: Role, serves: bool) -> GroupStats {
         term: Term(7),
         committed: Index(90),
         applied: Index(80),
+        version: replica::Version::FIRST,
         stable: Index(70),
         log_entries: 20,
         log_bytes: 25_000,
