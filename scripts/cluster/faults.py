@@ -226,10 +226,7 @@ def older_etcd(furrow):
     """Etcd is restored from an older copy: the servers refuse what it holds, and go on."""
     with Running(furrow) as running:
         running.write("key", "value")
-        data = os.path.join(running.work, "etcd0")
-        running.etcd.end()
-        shutil.copytree(data, data + ".copy")
-        running.etcd.start()
+        running.etcds.back_up()
         time.sleep(2)
         leader = running.cluster.node_of(0, "primary")
         leader.kill()
@@ -237,10 +234,7 @@ def older_etcd(furrow):
         leader.start()
         running.cluster.wait_until_whole()
         time.sleep(1)
-        running.etcd.end()
-        shutil.rmtree(data)
-        shutil.copytree(data + ".copy", data)
-        running.etcd.start()
+        running.etcds.restore()
         time.sleep(6)
         return [f"servers ended: {running.ended()}"] if running.ended() else []
 

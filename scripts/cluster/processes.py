@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,9 +120,9 @@ class Etcds:
         self.clients = [f"http://127.0.0.1:{port}" for port in ports[:members]]
         peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
         cluster = ",".join(f"e{n}={peer}" for n, peer in enumerate(peers))
-        self.members = []
+        self.members, self.data = [], [os.path.join(work, f"etcd{n}") for n in range(members)]
         for n, (client, peer) in enumerate(zip(self.clients, peers)):
-            command = ["etcd", "--name", f"e{n}", "--data-dir", os.path.join(work, f"etcd{n}")]
+            command = ["etcd", "--name", f"e{n}", "--data-dir", self.data[n]]
             command += ["--listen-client-urls", client, "--advertise-client-urls", client]
             command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
             command += ["--initial-cluster", cluster, "--initial-cluster-state", "new"]
@@ -130,6 +131,19 @@ class Etcds:
     def start(self):
         for member in self.members:
             member.start()
+
+    def back_up(self):
+        """Copies what the only member has, which is ended meanwhile."""
+        self.members[0].end()
+        shutil.copytree(self.data[0], self.data[0] + ".copy")
+        self.members[0].start()
+
+    def restore(self):
+        """The only member goes on from the copy."""
+        self.members[0].end()
+        shutil.rmtree(self.data[0])
+        shutil.copytree(self.data[0] + ".copy", self.data[0])
+        self.members[0].start()
 
     def leader(self):
         """The member that leads etcd: it says so itself."""

@@ -69,7 +69,7 @@ class Operator:
             raise SystemExit(f"furrow cluster {' '.join(words)}: exit code {found}, wanted {code} and {text!r}: {said}")
 
 
-def steps(cluster, operator):
+def steps(cluster, etcds, operator):
     first, second, third, _, spare = cluster.nodes
     # A machine dies: the others have its replicas once it has been silent for a while.
     lost = operator.lose(first, "a silent node is replaced")
@@ -94,10 +94,19 @@ def steps(cluster, operator):
     first.start()
     operator.wait("a node that comes back deletes its replicas", lambda: lost not in operator.names())
     # It has replicas again as soon as another one dies.
-    operator.lose(third, "the node that came back takes over")
-    if lost not in operator.members():
+    etcds.back_up()
+    operator.wait("etcd is there again", lambda: cluster.status()[0] == 0)
+    gone = operator.lose(third, "the node that came back takes over")
+    members = operator.members()
+    if lost not in members:
         raise SystemExit("the node that came back has no replicas")
+    # Etcd is restored from a copy that knows nothing of that: the groups keep their members, and get plans of them.
+    etcds.restore()
     operator.check(["epoch", "--raise"], 0, "is in epoch 2")
+    operator.wait(
+        "the plans are those of the groups after a restore of etcd",
+        lambda: operator.is_whole_without(gone) and operator.members() == members,
+    )
     operator.check(["epoch", "--raise", "2"], 1, "already")
 
 
@@ -117,7 +126,7 @@ def main():
         for client in clients:
             client.start()
         time.sleep(2)
-        steps(cluster, operator)
+        steps(cluster, etcds, operator)
         stop(clients, 30)
         live = [port for node, port in zip(cluster.nodes, cluster.ports) if node.runs()]
         lost = compare(live, clients)

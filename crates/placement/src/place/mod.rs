@@ -3,6 +3,7 @@
 mod candidates;
 mod even;
 mod first;
+mod from_log;
 mod replacing;
 mod silence;
 mod upkeep;
