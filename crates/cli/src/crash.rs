@@ -199,7 +199,7 @@ fn run_cluster(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
             counts.terms,
         ))?;
         output::line(format!(
-            "  {} plans changed members, {} replicas joined, {} that were left out deleted, {} of both cut short, {} nodes drained; etcd gone {} times, restored {} times",
+            "  {} plans changed members, {} replicas joined, {} that were left out deleted, {} of both cut short, {} nodes drained; etcd gone {} times, restored {} times, {} of these from before a replacement; {} groups raised to a newer version, {} programs refused as too old",
             counts.plans,
             counts.joined,
             counts.deleted,
@@ -207,6 +207,9 @@ fn run_cluster(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
             counts.drains,
             counts.etcd_outages,
             counts.etcd_restores,
+            counts.replacements_forgotten,
+            counts.raised,
+            counts.too_old,
         ))?;
         for failure in &report.failures {
             output::line(format!("  run {}, {:?}, {}", failure.run, failure.kind, failure.what))?;
