@@ -22,13 +22,12 @@ if ! "$python" -m pip --quiet --disable-pip-version-check install --root-user-ac
   rm -rf "$work/python"
   need_packages python3-redis
 fi
-# The program as it was before version 2 of clusters: it speaks version 1 alone.
+# The older program is this one, built so that it speaks version 1 of clusters alone.
 upgrade() {
   mkdir "$work/upgrade"
-  cargo programs --bins --profile test --features furrow-cli/version-1 >&2
-  cp "$built/furrow" "$work/furrow-version-1"
-  cargo programs --bins --profile test >&2
-  PYTHONPATH=$work/python "$python" scripts/cluster/upgrade.py --older "$work/furrow-version-1" --newer "$built/furrow" --work "$work/upgrade"
+  CARGO_TARGET_DIR=$work/target cargo build --locked --quiet --profile test -p furrow-cli --features version-1 >&2
+  local older=$work/target/debug/furrow
+  PYTHONPATH=$work/python "$python" scripts/cluster/upgrade.py --older "$older" --newer "$built/furrow" --work "$work/upgrade"
 }
 if [ "$what" = upgrade ]; then
   use_cargo

@@ -122,6 +122,9 @@ def main():
         time.sleep(2)
         pauses = kill_in_turn(cluster, etcds, clients, options.kills)
         stop(clients, 30)
+        code, said = cluster.ask("finalize", "--check")
+        if code != 0:
+            failed.append(f"not every group is at the cluster's version: {said}")
         seconds = time.monotonic() - begun
         lost = compare(cluster.ports, clients)
         acknowledged = sum(len(client.acknowledged) for client in clients)

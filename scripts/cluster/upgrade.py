@@ -102,6 +102,8 @@ def main():
             "longest_pause_s": round(max(pauses), 2),
         }
         print(json.dumps(result, indent=2))
+        if result["errors_seen"]:
+            failed.append(f"{result['errors_seen']} errors reached clients")
         if lost or wrong:
             failed.append(f"{len(lost)} acknowledged records are lost, {wrong} reads were wrong")
         if max(pauses) > LONGEST_PAUSE:

@@ -34,7 +34,7 @@ const CHECKS_BETWEEN_ATTEMPTS: u32 = 50;
 const REMOVED: &str =
     "this node was removed from the cluster: format its drive, so that it joins as a new one";
 
-/// The part of a process that speaks with etcd. Requests of clients never wait for it, and no error of etcd ends the process.
+/// The part of a process that speaks with etcd. Requests of clients never wait for it, and no error of etcd ends the process but that of a cluster whose version the program does not speak.
 pub(crate) struct Agreement {
     pub options: Arc<NodeOptions>,
     pub replicas: Arc<Replicas>,
@@ -110,6 +110,11 @@ impl Agreement {
                 continue;
             }
             self.planned.delete_left_out(&etcd);
+            if let Some(version) = self.planned.forgotten_version()
+                && let Err(error) = etcd.restore_version(version).await
+            {
+                self.complain(&error);
+            }
             if let Some(view) = &self.view
                 && let Err(error) = self.placer.attend(&etcd, view).await
             {
@@ -238,7 +243,7 @@ impl Agreement {
                 self.complain(&format!("node {id}: {error}"));
             }
         }
-        for (group, want) in &view.want {
+        for (group, want) in view.want.iter().filter(|(group, _)| !view.has_old_plan(**group)) {
             for member in want.plan.replicas() {
                 network.set_replica(*group, member.replica, member.node);
             }

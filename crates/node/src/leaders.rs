@@ -27,7 +27,7 @@ impl Leaders {
         self.written.lock().clear();
     }
 
-    /// Etcd holds these values: those that are not what was written are written again. A restored etcd may hold older ones.
+    /// Etcd holds the values of this view: a value that differs from the one that was written is written again. A restored etcd may hold older ones.
     pub(crate) fn compare(&self, view: &ClusterView) {
         self.written.lock().retain(|group, seen| view.seen.get(group).is_none_or(|held| held == seen));
     }
@@ -42,16 +42,13 @@ impl Leaders {
     ) {
         for local in replicas.all() {
             let place = local.group.place();
-            let known =
-                self.written.lock().get(&place.group).map(|seen| (seen.term, seen.index, seen.version));
             let seen = local.group.with_replica(|replica| {
-                let (term, members) = (replica.term(), replica.members());
-                let leads = replica.leader() == Some(place.replica);
-                let is_new = known != Some((term, members.since(), replica.version()));
                 let node_of = |id| network.and_then(|network| network.node_of(place.group, id));
-                (leads && is_new).then(|| Seen::of(replica, own, node_of))
+                (replica.leader() == Some(place.replica)).then(|| Seen::of(replica, own, node_of))
             });
-            let Some(seen) = seen else { continue };
+            let Some(seen) = seen.filter(|seen| self.written.lock().get(&place.group) != Some(seen)) else {
+                continue;
+            };
             self.written.lock().insert(place.group, seen.clone());
             let (etcd, written) = (etcd.clone(), Arc::clone(&self.written));
             tokio::spawn(async move {

@@ -58,7 +58,8 @@ impl Placer {
     pub(crate) async fn attend(&mut self, etcd: &Etcd, view: &ClusterView) -> Result<(), placement::Error> {
         let now = Instant::now();
         let before = self.epoch.replace(view.meta.epoch());
-        if before.is_some_and(|before| before != view.meta.epoch()) {
+        // A process that starts in a later epoch does not know how long ago that began.
+        if before.unwrap_or(Epoch(1)) != view.meta.epoch() {
             self.silent.forget();
             self.next = now + EPOCH_PAUSE;
         }

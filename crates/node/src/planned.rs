@@ -191,6 +191,13 @@ impl Planned {
         }
     }
 
+    /// The highest version of a group here, if that is above the cluster's by the last view: etcd was restored from a backup from before the cluster was raised.
+    pub(crate) fn forgotten_version(&self) -> Option<Version> {
+        let versions =
+            self.replicas.all().into_iter().map(|local| local.group.with_replica(Replica::version));
+        versions.max().filter(|highest| *highest > self.version)
+    }
+
     /// Deletes the replicas that their groups have left out, and takes them out of the plans in etcd. To be called again and again: the other members are asked meanwhile.
     pub(crate) fn delete_left_out(&mut self, etcd: &Etcd) {
         let mut left_out = Vec::new();

@@ -37,6 +37,9 @@ pub(crate) struct Context {
     has_threads: bool,
 }
 
+/// The most replicas whose nodes are noted by their messages: those of 1,024 groups.
+const MAX_REPLICAS: usize = 1 << 16;
+
 /// Bytes of messages whose delivery takes long.
 const LONG_DELIVERY: usize = 64 << 10;
 
@@ -68,8 +71,15 @@ impl Context {
     }
 
     fn decode_and_deliver(&self, node: NodeId, messages: &[&[u8]]) -> Result<(), Refusal> {
-        let decoded = messages.iter().map(|bytes| PeerMessage::decode(bytes)).collect::<Result<Vec<_>, _>>();
-        let decoded = decoded.map_err(|error| Refusal::Message(error.to_string()))?;
+        let mut decoded = Vec::with_capacity(messages.len());
+        for bytes in messages {
+            match PeerMessage::decode(bytes) {
+                Ok(message) => decoded.push(message),
+                // The replica ends in words at the next heartbeat, which says the group's version.
+                Err(shard::Error::TooOld(why)) => tracing::debug!(%node, "a message is dropped: {why}"),
+                Err(error) => return Err(Refusal::Message(error.to_string())),
+            }
+        }
         self.counters.messages_received.add(decoded.len());
         for (group, from, to, message) in decoded {
             self.learn(group, from, node);
@@ -78,10 +88,13 @@ impl Context {
         Ok(())
     }
 
-    /// A message of a replica came from a node. A replica of which nothing was said is there: its group left it out, or etcd has forgotten it, and it wants to know.
+    /// Notes the node of a replica by a message of the replica, where nothing was said of it: the group has left the replica out, or etcd has forgotten it. Without its node the answer could not be sent.
     fn learn(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
-        let is_known = self.replicas.read().contains_key(&(group, replica));
-        if !is_known {
+        let is_new = {
+            let replicas = self.replicas.read();
+            replicas.len() < MAX_REPLICAS && !replicas.contains_key(&(group, replica))
+        };
+        if is_new {
             self.replicas.write().entry((group, replica)).or_insert(node);
         }
     }

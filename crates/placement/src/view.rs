@@ -78,23 +78,27 @@ impl ClusterView {
     /// - a key that this version does not know, a missing `meta` or `slots`;
     /// - a group number that the cluster does not have;
     /// - two nodes that are alive with one address, a live node without a value of its own;
-    /// - a plan for another K, or with a replica on a node that is not in the cluster;
-    /// - a plan whose last replica number is below one that the group's log has: the plan comes from an old backup.
+    /// - a plan for another K, or with a replica on a node that is not in the cluster.
+    ///
+    /// A `meta` of a version that this program does not speak is named first, whatever the other keys are.
     pub fn decode<'a>(
         cluster: &ClusterName,
         revision: Revision,
         values: impl IntoIterator<Item = RawValue<'a>>,
     ) -> Result<Option<ClusterView>, KeyError> {
+        let values: Vec<RawValue<'a>> = values.into_iter().collect();
+        let meta = Key::Meta.path(cluster);
+        if let Some(raw) = values.iter().find(|raw| raw.key == meta.as_bytes()) {
+            Meta::decode(raw.value).map_err(|error| KeyError { key: meta, error })?;
+        }
         let mut parts = Parts::default();
-        let mut none = true;
-        for raw in values {
-            none = false;
+        for raw in &values {
             let fault = |error| KeyError { key: quoted(&String::from_utf8_lossy(raw.key)), error };
             let path =
                 std::str::from_utf8(raw.key).map_err(|_| fault(ValueError::rule("the key is no text")))?;
-            parts.add(Key::parse(cluster, path).map_err(fault)?, &raw).map_err(fault)?;
+            parts.add(Key::parse(cluster, path).map_err(fault)?, raw).map_err(fault)?;
         }
-        if none {
+        if values.is_empty() {
             return Ok(None);
         }
         parts.view(revision).map(Some).map_err(|(key, error)| KeyError { key: key.path(cluster), error })

@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | 0 | 8 | 255 each, which no index has |
 //! | 8 | 2 | version, 2 or later; little-endian, like all numbers |
-//! | 10 | 8 | the highest number that a replica of the group ever had |
+//! | 10 | 8 | the highest number that a replica of the group had since the version was raised |
 
 use std::collections::VecDeque;
 

@@ -66,12 +66,12 @@ pub enum ChangeRefused {
         /// The least number with that role.
         least: usize,
     },
-    /// A replica would join whose number one of the group had before: a plan of an old backup of etcd.
-    #[error("the group had a replica {} before, and its numbers up to {} are taken", .replica.0, .last.0)]
+    /// A replica would join whose number one of the group may have had before: a plan of an old backup of etcd.
+    #[error("the group may have had a replica {} before: its numbers up to {} are taken", .replica.0, .last.0)]
     NumberTaken {
         /// The replica.
         replica: ReplicaId,
-        /// The highest number that a replica of the group ever had.
+        /// The highest number that a replica of the group had since version 2.
         last: ReplicaId,
     },
     /// Replicas would go that must stay.
@@ -101,7 +101,6 @@ pub fn check_change(
     let last = current.last_replica;
     let is_taken = |id: ReplicaId| members.member(id).is_none() && id <= last;
     if current.version >= Version::LAST_REPLICA
-        && !settings.rules().takes_numbers_again()
         && let Some((replica, _)) = target.voters().find(|(id, _)| is_taken(*id))
     {
         return Err(ChangeRefused::NumberTaken { replica, last });

@@ -46,8 +46,6 @@ units::broken_rules! {
     RaiseUnasked asked as raises_unasked,
     /// Broken rule: a replica writes its log's base in the newest version that its program speaks, whatever the group's version is.
     NewestBase asked as writes_newest_base,
-    /// Broken rule: a replica joins with a number that another one of the group had.
-    TakenNumber asked as takes_numbers_again,
     /// Broken rule: a leader tells backups its commit index without a lease.
     FreshWithoutLease asked as answers_without_lease,
 }

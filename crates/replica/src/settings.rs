@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Version;
 
-/// A group's settings, the same on every replica; the version is that of the replica's program.
+/// A replica's settings: the group's times, the same on every replica, and the version of the replica's program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The time without a heartbeat after which a witness stands for election at the earliest; the length of leases and of promises not to vote. `T` in the documents.

@@ -12,7 +12,7 @@ pub struct Version(pub u16);
 impl Version {
     /// The version in which each group begins.
     pub const FIRST: Version = Version(1);
-    /// From this version on a group's state has the highest number that a replica of the group ever had, and no later replica gets a number up to there.
+    /// From this version on a group's state has the highest number that a replica of the group has had since, and no later replica gets a number up to there.
     pub const LAST_REPLICA: Version = Version(2);
     /// The newest version that this program speaks.
     #[cfg(not(feature = "version-1"))]

@@ -1,6 +1,6 @@
 //! The crate's error type.
 
-use replica::GroupId;
+use replica::{GroupId, TooOld};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -40,6 +40,9 @@ pub enum Error {
         /// The fault of the message, for people.
         why: String,
     },
+    /// A message of a group of a version that this program does not speak.
+    #[error(transparent)]
+    TooOld(#[from] TooOld),
     /// The process has no replica of the group, or has one already.
     #[error("{group}: {why}")]
     Group {

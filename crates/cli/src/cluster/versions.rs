@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use node::admin::{self, ClusterVersion};
+use replica::Version;
 use serde_json::json;
 
 use super::etcd_args::EtcdArgs;
@@ -17,7 +18,7 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  furrow cluster finalize --join http://127.0.0.1:2379 --cluster barn\n\
     Before: each node was started once with the newer program, and any may go back. Afterwards an older program is refused. \
-    Exit code 1: a node has an older program, or a group is not raised yet.")]
+    Exit code 1: a node has an older program, or a group is not raised yet; with --check the latter alone.")]
 pub struct FinalizeArgs {
     #[command(flatten)]
     etcd: EtcdArgs,
@@ -57,7 +58,12 @@ fn print(context: &Context, cluster: &str, version: &ClusterVersion) -> Result<(
     for node in &version.nodes {
         output::line(format!("  node {} speaks versions up to {}", node.node, node.speaks))?;
     }
-    if version.may_be() > version.cluster {
+    if version.may_be() > Version::NEWEST {
+        output::line(format!(
+            "this program raises it to version {} at most: take the newer one",
+            Version::NEWEST
+        ))?;
+    } else if version.may_be() > version.cluster {
         output::line(format!("furrow cluster finalize raises it to version {}", version.may_be()))?;
     }
     Ok(())

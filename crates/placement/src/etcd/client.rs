@@ -125,11 +125,33 @@ impl Etcd {
         if !nodes.is_empty() {
             return Err(Error::OlderNodes { version, nodes });
         }
+        self.write_version(&view, version, [self.unchanged_kind(view.revision, "nodes")]).await
+    }
+
+    /// Writes the version that a group of the cluster has already, and that a restored etcd does not know, whatever the nodes' programs speak: those that are too old end. A cluster of that version, or of a later one, stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: the cluster changed meanwhile; errors of [`Etcd::load`].
+    pub async fn restore_version(&self, version: Version) -> Result<Meta, Error> {
+        let view = self.load().await?;
+        if view.meta.version() >= version {
+            return Ok(view.meta);
+        }
+        self.write_version(&view, version, []).await
+    }
+
+    async fn write_version<const N: usize>(
+        &self,
+        view: &ClusterView,
+        version: Version,
+        also: [Compare; N],
+    ) -> Result<Meta, Error> {
         let (key, raised) = (self.path(Key::Meta), view.meta.with_version(version));
-        let txn = Txn::new()
-            .when([unchanged_since(view.revision, key.as_str()), self.unchanged_kind(view.revision, "nodes")])
-            .and_then([TxnOp::put(key.as_str(), raised.encode(), None)]);
-        let answer = self.txn("raise the cluster's version", txn).await?;
+        let unchanged = unchanged_since(view.revision, key.as_str());
+        let conditions: Vec<Compare> = also.into_iter().chain([unchanged]).collect();
+        let write = TxnOp::put(key.as_str(), raised.encode(), None);
+        let answer =
+            self.txn("raise the cluster's version", Txn::new().when(conditions).and_then([write])).await?;
         if answer.succeeded() { Ok(raised) } else { Err(Error::Conflict(key)) }
     }
 

@@ -15,7 +15,7 @@ use replica::NodeId;
 const MAX_LEAVING: usize = 64;
 
 /// The highest number of a replica that is decoded: far from where numbers would end.
-const MAX_REPLICA: u64 = 1 << 48;
+pub(super) const MAX_REPLICA: u64 = 1 << 48;
 
 /// A replica that a group is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

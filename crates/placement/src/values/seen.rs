@@ -6,7 +6,7 @@ use replica::{Configuration, GroupState, Index, NodeId, Replica, ReplicaId, Role
 use serde::{Deserialize, Serialize};
 
 use super::json;
-use super::plan::RoleName;
+use super::plan::{MAX_REPLICA, RoleName};
 use crate::names::{Epoch, parse_node};
 use crate::value_error::ValueError;
 
@@ -118,6 +118,9 @@ impl Seen {
             }
         }
         let last_replica = ReplicaId(fields.last_replica);
+        if last_replica.0 > MAX_REPLICA || fields.version == 0 || fields.epoch == 0 {
+            return Err(ValueError::rule("a number of a replica, a version or an epoch is out of range"));
+        }
         if configuration.last_replica() > last_replica {
             return Err(ValueError::rule("a member is above the highest number"));
         }
@@ -221,6 +224,9 @@ mod tests {
                 "two nodes",
             ),
             (r#""last_replica":6"#, r#""last_replica":4"#, "above the highest number"),
+            (r#""last_replica":6"#, r#""last_replica":18446744073709551615"#, "out of range"),
+            (r#""version":2"#, r#""version":0"#, "out of range"),
+            (r#""epoch":3"#, r#""epoch":0"#, "out of range"),
             (r#""replica":5"#, r#""replica":2"#, "votes and learns"),
             (r#""leader":1"#, r#""leader":5"#, "does not vote"),
             (r#""replica":4"#, r#""replica":1"#, "do not ascend"),

@@ -103,3 +103,16 @@ fn a_dead_node_may_have_the_address_of_a_live_one() {
     let view = decode(&altered("nodes/#3", "10.0.0.3:7000", "10.0.0.1:7000")).unwrap().unwrap();
     assert_eq!(view.nodes.len(), 3);
 }
+
+#[test]
+fn a_meta_of_a_newer_version_is_named_before_what_that_version_adds() {
+    let newer = replica::Version(replica::Version::NEWEST.0 + 1);
+    let mut pairs: Vec<(String, String)> = altered("groups/0/seen", "\"index\":1", "\"added\":7,\"index\":1");
+    for (key, value) in &mut pairs {
+        if key == "meta" {
+            *value = value.replace("\"version\":1", &format!("\"version\":{}", newer.0));
+        }
+    }
+    let error = decode(&pairs).unwrap_err();
+    assert!(matches!(error.error, ValueError::TooOld(_)), "{error}");
+}

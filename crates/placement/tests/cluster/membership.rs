@@ -164,6 +164,16 @@ async fn a_cluster_is_raised_once_every_node_s_program_speaks_the_version() {
         "{refused}"
     );
     assert_eq!(etcd.load().await.unwrap().meta, first);
+    // A group has the version already, and etcd was restored.
+    assert_eq!(etcd.restore_version(Version(2)).await.unwrap(), meta(1).with_version(Version(2)));
+    assert_eq!(etcd.restore_version(Version(1)).await.unwrap(), meta(1).with_version(Version(2)));
+}
+
+#[tokio::test]
+async fn a_cluster_of_newer_programs_is_raised_once() {
+    let server = Server::start().await;
+    let etcd = server.client("barn").await;
+    etcd.create_cluster(&meta(1).with_version(Version(1))).await.unwrap();
     let _joined = etcd.join(id(1), &node(1, 2), LONG, None).await.unwrap();
     assert_eq!(etcd.raise_version(Version(2)).await.unwrap(), meta(1).with_version(Version(2)));
     assert_eq!(etcd.raise_version(Version(1)).await.unwrap().version(), Version(2), "versions never go back");

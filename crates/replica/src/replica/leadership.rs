@@ -30,8 +30,8 @@ pub(super) struct Leadership {
     pub wanted: Option<Configuration>,
     /// The version that the group is to have at least.
     pub wanted_version: Version,
-    /// The newest version that each replica's program speaks, by its acknowledgement of the last heartbeat, and when that was sent.
-    speak: BTreeMap<ReplicaId, (Instant, Version)>,
+    /// The newest version that each replica's program speaks, by its last acknowledgement, with the time at which the acknowledged heartbeat was sent.
+    spoken: BTreeMap<ReplicaId, (Instant, Version)>,
     /// The replicas that take snapshots, the index of the first one, and when one was sent last.
     installing: BTreeMap<ReplicaId, (Index, Instant)>,
     heartbeat: Duration,
@@ -60,7 +60,7 @@ impl Leadership {
             office: None,
             wanted: None,
             wanted_version: Version::FIRST,
-            speak: BTreeMap::new(),
+            spoken: BTreeMap::new(),
             installing: BTreeMap::new(),
             heartbeat: settings.heartbeat,
             last_heartbeat: now,
@@ -136,15 +136,15 @@ impl Leadership {
 
     /// A replica acknowledged the heartbeat that was sent at `sent`, and said the newest version that its program speaks.
     pub(super) fn notes_version(&mut self, replica: ReplicaId, sent: Instant, version: Option<Version>) {
-        let is_later = self.speak.get(&replica).is_none_or(|(last, _)| *last <= sent);
+        let is_later = self.spoken.get(&replica).is_none_or(|(last, _)| *last <= sent);
         if let Some(version) = version.filter(|_| is_later) {
-            self.speak.insert(replica, (sent, version));
+            self.spoken.insert(replica, (sent, version));
         }
     }
 
     /// True if the replica has acknowledged a heartbeat that was sent after `after`, and its program spoke `version` then.
-    pub(super) fn speaks(&self, replica: ReplicaId, version: Version, after: Instant) -> bool {
-        self.speak.get(&replica).is_some_and(|(sent, speaks)| *sent > after && *speaks >= version)
+    pub(super) fn has_said_to_speak(&self, replica: ReplicaId, version: Version, after: Instant) -> bool {
+        self.spoken.get(&replica).is_some_and(|(sent, speaks)| *sent > after && *speaks >= version)
     }
 
     /// Answers reads under the lease, or, where there is none, once a majority has acknowledged a heartbeat that was sent after the read came: then no other replica was elected before it. `index`: what is committed, an entry of this term among it.

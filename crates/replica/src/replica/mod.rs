@@ -125,6 +125,7 @@ impl Replica {
         vote.term = vote.term.max(base.term.0);
         let committed = Index(vote.commit);
         let log = GroupLog::new(&base, &entries, vote);
+        TooOld::check(base.state.version, settings.speaks).map_err(|why| why.to_string())?;
         let mut version = GroupVersion::new(base.state.version);
         let mut offices = Offices::new(settings, base.state.offices);
         let mut members = Membership::new(base.state.members, base.state.since);
@@ -134,8 +135,8 @@ impl Replica {
             let body = body.ok_or_else(|| format!("entry {} of the log is garbled", entry.index))?;
             known = Index(entry.index);
             note(&mut offices, &mut members, &mut version, known, body);
+            TooOld::check(version.of_log(), settings.speaks).map_err(|why| why.to_string())?;
         }
-        TooOld::check(version.of_log(), settings.speaks).map_err(|why| why.to_string())?;
         let is_whole = is_whole && log.last_lacking().is_none();
         offices.commit(committed);
         let config = Config {
@@ -319,7 +320,7 @@ impl Replica {
     }
 
     fn receive(&mut self, now: Instant, message: Box<Message>, actions: &mut Vec<Action>) {
-        if let Err(why) = self.speaks(&message) {
+        if let Err(why) = self.check_version(&message) {
             actions.push(Action::End(why));
             return;
         }

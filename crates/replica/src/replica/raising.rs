@@ -22,7 +22,7 @@ impl Replica {
         }
     }
 
-    /// Proposes the version that the group is to have, once each member has said within the last election timeout that it speaks it. A member that went back to an older program since then ends, and takes nothing of the version: it comes back with the newer program.
+    /// Proposes the version that the group is to have, once each member has said within the last election timeout that its program speaks that version. A member that has gone back to an older program since ends, and takes nothing of the version; the newer program goes on there.
     pub(super) fn raise_to_wanted(&mut self, now: Instant) {
         let Some(leads) = &self.leadership else { return };
         let wanted = leads.wanted_version;
@@ -33,7 +33,7 @@ impl Replica {
         let timeout = u64::try_from(self.settings.election_timeout.as_nanos()).unwrap_or(u64::MAX);
         let after = Instant(now.0.saturating_sub(timeout));
         let mut all = members.voters().chain(members.learners());
-        let all_speak = all.all(|(id, _)| id == self.id || leads.speaks(id, wanted, after));
+        let all_speak = all.all(|(id, _)| id == self.id || leads.has_said_to_speak(id, wanted, after));
         if all_speak || self.settings.rules().raises_unasked() {
             // Raft takes each entry of a leader.
             self.node.propose(Vec::new(), Body::Version(wanted).encode()).ok();
@@ -50,7 +50,7 @@ impl Replica {
     }
 
     /// Checks that the program speaks what a message has, before anything of it is taken.
-    pub(super) fn speaks(&self, message: &Message) -> Result<(), TooOld> {
+    pub(super) fn check_version(&self, message: &Message) -> Result<(), TooOld> {
         let of_group = match message.raft.msg_type {
             MessageType::MsgHeartbeat => message.version,
             MessageType::MsgAppend => message.raft.entries.iter().filter_map(raises_to).max(),

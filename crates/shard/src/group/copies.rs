@@ -26,7 +26,9 @@ impl Group {
         within(driver, due, &mut asked.answer).await?.ok().filter(|_| !self.has_ended())
     }
 
-    /// Asks members whether the group has left this replica out: those of the group's plan, `others`, and those that they name, one after the other. It has, for good, since no later replica gets its number, once a majority of the members has applied a change of members that leaves this replica out, durably, and that is not earlier than the last one that this one has applied.
+    /// Asks members whether the group has left this replica out: those of the group's plan, `others`, and those that they name, one after the other.
+    ///
+    /// The group has left this replica out once a majority of its members has applied, durably, a change of members without this replica that is not earlier than the last change that this replica has applied. The answer is final, since no later replica gets this one's number.
     ///
     /// Members that lose their power forget what they know to be committed beyond what is durable, and need the votes of the members before the change again: one member that knows of it durably may be lost.
     ///

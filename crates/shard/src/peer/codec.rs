@@ -27,7 +27,7 @@
 //! A decoded message takes less than 32 times the memory of its bytes, where all its parts are empty.
 
 use kv::{HEADER_LEN, Record, RecordRef};
-use replica::{Base, Index, ReplicaId, Term};
+use replica::{Base, BaseError, Index, ReplicaId, Term, TooOld};
 use zerocopy::IntoBytes;
 
 use super::message::{Answer, PeerMessage, RecordName, Request, RequestId};
@@ -45,6 +45,8 @@ const ROWS: u8 = 19;
 const NOT_NOW: u8 = 20;
 const REQUEST_MEMBERS: u8 = 21;
 const MEMBERS: u8 = 22;
+/// Bytes before those of each kind: version, kind, group, sender, receiver.
+const ADDRESSED: usize = 26;
 /// The length of bytes that are not there.
 const NONE: u32 = u32::MAX;
 
@@ -83,7 +85,7 @@ impl PeerMessage {
     /// The group, the sender, the receiver and the message that the bytes encode.
     ///
     /// # Errors
-    /// [`Error::Message`]: another version, or no message's bytes.
+    /// [`Error::Message`]: another version, or no message's bytes; [`Error::TooOld`]: the base of a group of a version that this program does not speak.
     pub fn decode(bytes: &[u8]) -> Result<(GroupId, ReplicaId, ReplicaId, PeerMessage)> {
         match bytes.first() {
             Some(&VERSION) | None => {}
@@ -92,8 +94,10 @@ impl PeerMessage {
                 return Err(Error::Message { why });
             }
         }
-        decode(bytes)
-            .ok_or_else(|| Error::Message { why: "its bytes are no message's of this version".into() })
+        decode(bytes).ok_or_else(|| match too_old(bytes) {
+            Some(why) => Error::TooOld(why),
+            None => Error::Message { why: "its bytes are no message's".into() },
+        })
     }
 }
 
@@ -112,6 +116,16 @@ fn decode(bytes: &[u8]) -> Option<(GroupId, ReplicaId, ReplicaId, PeerMessage)> 
         _ => PeerMessage::Replica(Box::new(raft::take(&mut rest, kind, from, to)?)),
     };
     rest.is_empty().then_some((group, from, to, message))
+}
+
+/// The reason why the base in a message is not for this program.
+fn too_old(bytes: &[u8]) -> Option<TooOld> {
+    let mut rest = match *bytes.get(1)? {
+        MEMBERS => bytes.get(ADDRESSED + 8..)?,
+        raft::SNAPSHOT => raft::base_of_snapshot(bytes.get(ADDRESSED..)?)?,
+        _ => return None,
+    };
+    if let Err(BaseError::TooOld(why)) = Base::decode(counted(&mut rest)?) { Some(why) } else { None }
 }
 
 fn put_request(bytes: &mut Vec<u8>, request: &Request) {

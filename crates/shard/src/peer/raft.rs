@@ -97,7 +97,7 @@ const fn form(kind: u8, of: MessageType, numbers: &'static [Number], flags: u8) 
 }
 
 const VOTE: &[Number] = &[Number::Index, LogTerm, Commit, CommitTerm];
-const SNAPSHOT: u8 = 7;
+pub(super) const SNAPSHOT: u8 = 7;
 const HEARTBEAT: u8 = 8;
 const HEARTBEAT_ANSWER: u8 = 9;
 
@@ -217,6 +217,12 @@ pub(super) fn take(rest: &mut &[u8], kind: u8, from: ReplicaId, to: ReplicaId) -
     }
     let (is_whole, lacks_room) = (has(WHOLE), has(LACKS_ROOM));
     Some(Message { raft, sent, stable, is_whole, inquiry, lacks_room, version })
+}
+
+/// The bytes of a snapshot's base with their length, in a snapshot's bytes behind its addresses.
+pub(super) fn base_of_snapshot(bytes: &[u8]) -> Option<&[u8]> {
+    let (flags, rest) = bytes.split_first()?;
+    rest.get(if flags & SENT == 0 { 16 } else { 24 }..)
 }
 
 /// True for heartbeats and their acknowledgements.

@@ -168,7 +168,7 @@ impl Agreement {
     }
 
     fn hear_addresses(&mut self, view: &ClusterView) {
-        for (group, Want { plan, .. }) in &view.want {
+        for (group, Want { plan, .. }) in view.want.iter().filter(|(group, _)| !view.has_old_plan(**group)) {
             let heard = plan.replicas().map(|member| ((*group, member.replica), number(member.node)));
             self.addresses.extend(heard);
         }

@@ -129,6 +129,24 @@ fn one_of_each() -> Vec<(&'static str, PeerMessage)> {
 }
 
 #[test]
+fn a_message_with_the_base_of_a_newer_group_is_named() {
+    let state = GroupState { version: Version(Version::NEWEST.0 + 1), ..base(9).state };
+    let newer = Base { state, ..base(9) };
+    let members = PeerMessage::Answer(RequestId(1), Answer::Members(Box::new(newer.clone())));
+    let members = members.encode(GROUP, FROM, TO).expect("bytes");
+    // A snapshot of this version, with the bytes of the newer base in the place of its own.
+    let mut message = raft(MessageType::MsgSnapshot);
+    message.set_snapshot(base(9).snapshot());
+    let mut snapshot = replica(message).encode(GROUP, FROM, TO).expect("bytes");
+    snapshot.truncate(snapshot.len() - base(9).encode().len() - 4);
+    put_counted(&mut snapshot, &newer.encode());
+    for bytes in [members, snapshot] {
+        let error = PeerMessage::decode(&bytes).expect_err("newer");
+        assert!(matches!(error, Error::TooOld(_)), "{error}");
+    }
+}
+
+#[test]
 fn each_message_is_that_of_the_golden_file_and_no_part_of_it_is_one() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
     for (name, message) in one_of_each() {
