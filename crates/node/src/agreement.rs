@@ -243,9 +243,12 @@ impl Agreement {
                 self.complain(&format!("node {id}: {error}"));
             }
         }
-        for (group, want) in view.want.iter().filter(|(group, _)| !view.has_old_plan(**group)) {
+        for (group, want) in &view.want {
             for member in want.plan.replicas() {
-                network.set_replica(*group, member.replica, member.node);
+                // A plan of an old backup of etcd may name an earlier node, and is better than none.
+                if !view.has_old_plan(*group) || network.node_of(*group, member.replica).is_none() {
+                    network.set_replica(*group, member.replica, member.node);
+                }
             }
         }
         self.planned.follow(view, &(network as Arc<dyn Peers>));

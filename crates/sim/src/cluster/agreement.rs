@@ -168,9 +168,15 @@ impl Agreement {
     }
 
     fn hear_addresses(&mut self, view: &ClusterView) {
-        for (group, Want { plan, .. }) in view.want.iter().filter(|(group, _)| !view.has_old_plan(**group)) {
-            let heard = plan.replicas().map(|member| ((*group, member.replica), number(member.node)));
-            self.addresses.extend(heard);
+        for (group, Want { plan, .. }) in &view.want {
+            for member in plan.replicas() {
+                let heard = self.addresses.entry((*group, member.replica));
+                let address = heard.or_insert(number(member.node));
+                // A plan of an old backup of etcd may name an earlier node, and is better than none.
+                if !view.has_old_plan(*group) {
+                    *address = number(member.node);
+                }
+            }
         }
     }
 
