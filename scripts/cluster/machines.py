@@ -28,7 +28,7 @@ class Machines:
         self.etcd = None
         self.nodes = []
         self.credentials = []
-        # How clients of redis-py reach a node.
+        # The arguments of redis-py for a connection to a node.
         self.client_settings = {"password": self.password, "decode_responses": True, "ssl": True}
 
     def start(self):

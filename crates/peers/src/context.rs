@@ -82,14 +82,14 @@ impl Context {
         }
         self.counters.messages_received.add(decoded.len());
         for (group, from, to, message) in decoded {
-            self.learn(group, from, node);
+            self.note_sender(group, from, node);
             self.receiver.receive(group, from, to, message);
         }
         Ok(())
     }
 
     /// Notes the node of a replica by a message of the replica, where nothing was said of it: the group has left the replica out, or etcd has forgotten it. Without its node the answer could not be sent.
-    fn learn(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
+    fn note_sender(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
         let is_new = {
             let replicas = self.replicas.read();
             replicas.len() < MAX_REPLICAS && !replicas.contains_key(&(group, replica))

@@ -1,4 +1,4 @@
-//! What the processes of nodes do so that groups have the members of their plans, as pure functions.
+//! The steps by which nodes bring groups to the members of their plans in etcd, as pure functions.
 //!
 //! A node creates the replicas that plans have on it ([`new_replica`]), a leader brings its group to the members of the plan ([`next_step`]), and a node whose replica the plan has no more asks members whether the group has left it out ([`members_to_ask`]) before it deletes the replica. A deleted replica is taken out of the plan ([`without_deleted`]).
 
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// What the log of a group with the members of a plan says.
+    /// The value `seen` of a group whose log has the members of a plan. `last`: the highest number that a replica of the group had.
     fn seen(plan: &GroupPlan, last: u64) -> Seen {
         Seen {
             configuration: configuration(plan),

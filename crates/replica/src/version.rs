@@ -5,7 +5,7 @@ use crate::pending::Pending;
 
 /// A version of what the members of a group write. Each group begins in [`Version::FIRST`], and a committed entry raises it once every member speaks the next one: until then a member may go back to an older program.
 ///
-/// What a version adds is written in groups of that version and later ones alone; entries of kind 6, which raise the version, are known in all of them.
+/// New parts of entries and snapshots are written in groups of the version that adds them, and of later ones, alone. Programs of all versions know the entry that raises the version (kind 6 in `entry.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version(pub u16);
 

@@ -40,7 +40,7 @@ pub enum Error {
         option: &'static str,
         /// The file's path.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// The fault of the file, for people.
         detail: String,
     },
     /// The device could not be opened or closed.

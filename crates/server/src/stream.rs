@@ -72,7 +72,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether bytes that were taken wait for the socket: with TLS only.
+    /// True if bytes of earlier writes wait for the socket: with TLS only.
     pub fn has_unsent(&self) -> bool {
         match self {
             Stream::Plain(_) => false,

@@ -95,7 +95,7 @@ impl TlsStream {
         Ok(has_sent)
     }
 
-    /// Whether encrypted bytes wait for the socket: some 64 KiB at most.
+    /// True if encrypted bytes wait for the socket: some 64 KiB at most.
     pub fn has_unsent(&self) -> bool {
         self.session.wants_write()
     }

@@ -14,7 +14,7 @@ pub(super) fn is_unknown(member: &Member) -> bool {
     member.node == unknown_node(member.replica)
 }
 
-/// Stands for the node of a member that etcd has forgotten, and whose replica nobody has heard of: a dead node. No node has such a name, which is drawn from far more numbers.
+/// The name of a dead node, in the place of the node of a member that neither etcd nor the leader's process knows. Names of nodes are random numbers of 122 bits: none is this one.
 fn unknown_node(replica: ReplicaId) -> NodeId {
     NodeId(Uuid::from_u128(u128::MAX - u128::from(replica.0)))
 }
@@ -58,15 +58,15 @@ fn contradicts(plan: &GroupPlan, seen: &Seen) -> bool {
 
 /// The plan with numbers above all others for replicas that have not joined while later ones have: the group takes the number of such a replica for one that it had.
 fn with_later_numbers(plan: &GroupPlan, seen: &Seen) -> GroupPlan {
-    let is_late = |member: &&Member| {
+    let is_overtaken = |member: &&Member| {
         member.replica <= seen.last_replica && seen.configuration.member(member.replica).is_none()
     };
-    let late: Vec<Member> = plan.members().iter().filter(is_late).copied().collect();
-    if seen.version < Version::LAST_REPLICA || late.is_empty() {
+    let overtaken: Vec<Member> = plan.members().iter().filter(is_overtaken).copied().collect();
+    if seen.version < Version::LAST_REPLICA || overtaken.is_empty() {
         return plan.clone();
     }
     let numbers = (plan.last_replica().0 + 1..).map(ReplicaId);
-    let new: Vec<(Member, ReplicaId)> = late.iter().copied().zip(numbers).collect();
+    let new: Vec<(Member, ReplicaId)> = overtaken.iter().copied().zip(numbers).collect();
     let number =
         |of: ReplicaId| new.iter().find(|(member, _)| member.replica == of).map_or(of, |(_, number)| *number);
     let mut members: Vec<Member> =

@@ -1,4 +1,4 @@
-//! How a group comes to a newer version, and what a replica does whose program is too old for it.
+//! The raise of a group to a newer version, and the refusal of versions that are too new for a replica's program.
 
 use raft::eraftpb::MessageType;
 use units::Instant;

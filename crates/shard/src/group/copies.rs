@@ -36,7 +36,7 @@ impl Group {
     pub async fn left_out_at(&self, others: &[ReplicaId]) -> Option<Index> {
         let own = self.place.replica;
         let mut asked: Vec<ReplicaId> = others.iter().copied().filter(|other| *other != own).collect();
-        let mut told: BTreeMap<ReplicaId, Index> = BTreeMap::new();
+        let mut confirmed_by: BTreeMap<ReplicaId, Index> = BTreeMap::new();
         let mut at = 0;
         while let Some(other) = asked.get(at).copied() {
             at += 1;
@@ -46,9 +46,9 @@ impl Group {
                 && base.state.members.member(own).is_none()
             {
                 let members = base.state.members;
-                told.insert(other, base.state.since);
-                if members.is_majority(|id| told.contains_key(&id)) {
-                    return told.into_values().min();
+                confirmed_by.insert(other, base.state.since);
+                if members.is_majority(|id| confirmed_by.contains_key(&id)) {
+                    return confirmed_by.into_values().min();
                 }
                 asked.extend(members.voters().map(|(id, _)| id));
                 let mut known = BTreeSet::new();

@@ -29,7 +29,7 @@ const REPLACE_AFTER: Duration = Duration::from_millis(150);
 const CHANGE_PAUSE: Duration = Duration::from_millis(40);
 /// The pause after the cluster's epoch was raised, in which leaders write what their logs say.
 const EPOCH_PAUSE: Duration = Duration::from_millis(200);
-/// In so many of a hundred rounds a node hears of no change in etcd.
+/// The share, in per cent, of rounds in which a node gets no new view of etcd.
 const LATE_PER_CENT: u64 = 20;
 
 /// The answer of other members whether they have left a replica out, once it is there.
@@ -59,7 +59,7 @@ pub(super) struct Agreement {
     view: Option<Arc<ClusterView>>,
     /// Of the node's process with this life.
     life: Option<u64>,
-    /// The nodes of replicas that the process has heard of.
+    /// The nodes of replicas, as far as the process knows them.
     addresses: BTreeMap<(GroupId, ReplicaId), usize>,
     has_registered: bool,
     asked: BTreeMap<GroupId, LeftOut>,
@@ -104,13 +104,13 @@ impl Agreement {
         self.remembered.map(|remembered| remembered.epoch)
     }
 
-    /// The node of a replica, if this node has heard of it.
+    /// The node of a replica, if the process knows it.
     pub(super) fn address(&self, group: GroupId, replica: ReplicaId) -> Option<usize> {
         self.addresses.get(&(group, replica)).copied()
     }
 
-    /// A message of a replica came from a node. A replica of which the node has not heard is there, as the network of a real process assumes.
-    pub(super) fn learn(&mut self, group: GroupId, replica: ReplicaId, node: usize) {
+    /// Notes the node that sent a replica's message, where the replica's node is not known yet, as the network of a real process does.
+    pub(super) fn note_sender(&mut self, group: GroupId, replica: ReplicaId, node: usize) {
         self.addresses.entry((group, replica)).or_insert(node);
     }
 
@@ -163,15 +163,14 @@ impl Agreement {
         self.silent.forget();
         (self.change_at, self.place_at) = (Instant::ORIGIN, Instant::ORIGIN);
         if let Some(view) = self.view.clone() {
-            self.hear_addresses(&view);
+            self.note_addresses(&view);
         }
     }
 
-    fn hear_addresses(&mut self, view: &ClusterView) {
+    fn note_addresses(&mut self, view: &ClusterView) {
         for (group, Want { plan, .. }) in &view.want {
             for member in plan.replicas() {
-                let heard = self.addresses.entry((*group, member.replica));
-                let address = heard.or_insert(number(member.node));
+                let address = self.addresses.entry((*group, member.replica)).or_insert(number(member.node));
                 // A plan of an old backup of etcd may name an earlier node, and is better than none.
                 if !view.has_old_plan(*group) {
                     *address = number(member.node);
@@ -204,7 +203,7 @@ impl Agreement {
             self.place_at = now.after(EPOCH_PAUSE);
         }
         self.remembered = Some(accepted);
-        self.hear_addresses(&view);
+        self.note_addresses(&view);
         self.view = Some(view);
         true
     }

@@ -93,7 +93,7 @@ pub(super) struct Faults {
     pub cut_changes: u64,
     /// One time in so many the power of all machines is cut when a node has deleted a replica.
     pub cut_deletions: u64,
-    /// So many of a hundred creations and deletions of replicas a power cut cuts short, between the log and the node's state.
+    /// The share, in per cent, of creations and deletions of replicas in which a power cut comes between the write of the log and that of the node's state.
     pub cut_short: u64,
     /// The weight of each kind of fault.
     weights: [u64; Fault::ALL.len()],

@@ -395,7 +395,7 @@ impl World {
                     return self.after(RESTART, What::Deliver { nodes, group, replicas, message });
                 }
                 if let Some(of) = self.agreements.get_mut(node) {
-                    of.learn(group, replicas.0, from);
+                    of.note_sender(group, replicas.0, from);
                 }
                 self.visit(node, |node| {
                     let group = node.group(place_of(group));
